@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,10 @@ pytest.importorskip("jax")
 from portakern.backends.tpu.run.trace import Trace, read
 from tests.tpu.run.helpers import STANDIN
 
-sys.path.insert(0, str(STANDIN))
-import xspace
-
-sys.path.remove(str(STANDIN))
+SPEC = importlib.util.spec_from_file_location("xspace", STANDIN / "xspace.py")
+assert SPEC is not None and SPEC.loader is not None
+xspace = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(xspace)
 
 
 def found(folder: Path, *spaces: bytes) -> Trace:
