@@ -21,6 +21,7 @@ from portakern.launch import arrays_of, device_of, prepare
 from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study import steps
 from portakern.study.peer_calls import Absent, PeerCalls, differing, one_line
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
@@ -29,7 +30,7 @@ from portakern.study.work import Work
 from portakern.timing.call_clock import HasClock
 from portakern.timing.inputs import ArrayPlace, InputSets, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, compared, measure
-from portakern.timing.peers import Peer, Subject
+from portakern.timing.peers import Peer, Subject, import_soon
 from portakern.timing.roofline import Copy, measured_copy, product_of, roofline
 
 OURS = "portakern"
@@ -79,6 +80,12 @@ def session_of(work: Work, made: Build, options: Options) -> Session:
 def has_clock(work: Work) -> bool:
     """Whether the device has a clock of its own, apart from the native core."""
     return isinstance(registry().language(registry().target(work.target).language).runtime, HasClock)
+
+
+def build(work: Work, against: Sequence[str], **how: bool) -> Build:
+    """:func:`portakern.study.steps.build` of what will be timed in this process, against peers."""
+    import_soon(against)
+    return steps.build(work, **how)
 
 
 @dataclass

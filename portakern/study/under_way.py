@@ -80,9 +80,12 @@ class RowsUnderWay:
             env = steps.run_environment(target, self._made[index].runner)
         else:
             env = steps.build_environment(language)
-        function, kwargs = f"portakern.study.steps:{step}", {}
+        function = f"portakern.study.steps:{step}"
+        kwargs: dict[str, Any] = {}
         if step == "build":
             kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}
+            if self.goal == "timed" and self._works[index].foreign is None:
+                function, kwargs["against"] = "portakern.study.timing:build", self.timing.get("against", ())
         elif step == "check":
             kwargs = {"full": self.full_check}
         elif step == "time":

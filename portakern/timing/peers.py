@@ -13,6 +13,7 @@ import importlib.util
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -98,6 +99,17 @@ def check_names(names: Sequence[str]) -> None:
             raise UsageError(f"there is no file {path}", hint="a peer in a file is given as FILE.py:FUNCTION")
 
 
+def import_soon(names: Sequence[str]) -> None:
+    """Imports the library of peers beside what this process does now, such as waiting for a compiler."""
+    global _importing
+    if _importing is None and any(n.startswith("torch.") for n in names) and importlib.util.find_spec("torch") is not None:
+        _importing = threading.Thread(target=importlib.import_module, args=("torch",), daemon=True)
+        _importing.start()
+
+
+_importing: threading.Thread | None = None
+
+
 def find(name: str, subject: Subject) -> Peer:
     """The peer called ``name`` (as in :func:`check_names`).
 
@@ -105,6 +117,8 @@ def find(name: str, subject: Subject) -> Peer:
     """
     if name == "numpy":
         return _program_peer(name, "numpy", subject)
+    if _importing is not None:
+        _importing.join()
     if name in ("torch.eager", "torch.compile"):
         if importlib.util.find_spec("torch") is None:
             raise ToolMissing(f"{name} needs torch", hint="pip install 'portakern[torch]'")

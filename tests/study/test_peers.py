@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -139,3 +140,20 @@ def test_compiled_peers_are_kept_until_pytorch_forgets_them(monkeypatch: pytest.
     peers.fresh_compiler()
     peers.compiled(peer, subject, [x])
     assert len(asked) == 4
+
+
+def test_the_library_of_peers_is_imported_beside_what_comes_before(monkeypatch: pytest.MonkeyPatch):
+    """And waited for where a peer is looked for."""
+    imported: list[str] = []
+    may_end = threading.Event()
+    subject = peers.Subject(load_operator("softmax").program({"M": 4, "N": 8}, {}, "f32"))
+    monkeypatch.setattr(peers, "_importing", None)
+    monkeypatch.setattr(peers.importlib, "import_module", lambda name: may_end.wait(10) and imported.append(name))
+    peers.import_soon(["numpy", "xla"])
+    assert peers._importing is None
+    peers.import_soon(["torch.eager"])
+    peers.import_soon(["torch.compile"])
+    assert peers._importing is not None and not imported
+    may_end.set()
+    peers.find("numpy", subject)
+    assert imported == ["torch"]
