@@ -155,5 +155,5 @@ def test_the_library_of_peers_is_imported_beside_what_comes_before(monkeypatch: 
     peers.import_soon(["torch.compile"])
     assert peers._importing is not None and not imported
     may_end.set()
-    peers.find("numpy", subject)
+    peers.find("torch.eager", subject)
     assert imported[0] == "torch"
