@@ -11,9 +11,11 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 import numpy as np
+from packaging.requirements import Requirement
 
 from portakern.backend import Target
 from portakern.errors import PortakernError
@@ -22,13 +24,14 @@ from portakern.timing.measure import Contender, ContenderError, Measurement, Opt
 from portakern.timing.settled import settled
 from portakern.timing.statistics import bootstrap_median, median, quantile
 
+from ..trace.environment import package_version
 from . import chips
 from .executable import UNPROVED
 from .places import JaxPlace
 from .trace import Run, Trace, traced
 
 SWITCH = "PORTAKERN_TPU_TRACE"
-"""``off``: jax's profiler is left alone, and whole calls are timed; for a libtpu whose profiler this jax does not fit."""
+"""``off``: jax's profiler is left alone, and whole calls are timed; ``on``: it is used, whatever libtpu is here."""
 
 MOST_BLOCKS = 50
 """In one trace, whose buffers are not endless."""
@@ -78,9 +81,8 @@ class _Loop:
         for contender in self.contenders:
             self._warm(contender)
         latencies = [self._latency(c) for c in self.contenders]
-        if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
-            self.without = f"{SWITCH}={os.environ[SWITCH]}"
-        else:
+        self.without = unfit()
+        if not self.without:
             self._learn()
         stopped = self._sample()
         timings = tuple(self._timing(n, *latencies[n]) for n in range(len(self.contenders)))
@@ -219,6 +221,20 @@ class _Loop:
         if middle > median(walls):
             found.append(f"the device's clock shows {middle:.4g} us where whole calls take {median(walls):.4g} us")
         return tuple(found)
+
+
+def unfit() -> str:
+    """Why jax's profiler is left alone.  The interface between it and libtpu changes from version to version, and one that does
+    not fit ends the process (jax 0.10.2 with libtpu 0.0.52: a segmentation fault in ``PluginTracer::Start``)."""
+    asked = os.environ.get(SWITCH, "").lower()
+    if asked in ("off", "0", "no"):
+        return f"{SWITCH}={os.environ[SWITCH]}"
+    wanted = [Requirement(r) for r in metadata.requires("jax") or () if r.startswith("libtpu")]
+    here = package_version("libtpu") or ""
+    if not asked and any(not r.specifier.contains(here, prereleases=True) for r in wanted):
+        made_for = f"jax {package_version('jax')} is made for libtpu{wanted[0].specifier}"
+        return f"{made_for}, and {here} is here: pip install 'jax[tpu]'"
+    return ""
 
 
 def _version(device: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from portakern import native
 from portakern.backend import Availability, CompiledBinary, Source, Target
@@ -14,8 +15,10 @@ from portakern.errors import PortakernError
 
 from ..trace.environment import ENVIRONMENT, HINT, package_version
 from . import chips
-from .clock import TpuClock
-from .executable import TpuExecutable
+
+if TYPE_CHECKING:
+    from .clock import TpuClock
+    from .executable import TpuExecutable
 
 
 class TpuRuntime:
@@ -47,11 +50,15 @@ class TpuRuntime:
                              "what jax's profiler says of the device")  # fmt: skip
 
     def clock(self, target: Target) -> TpuClock:
+        from .clock import TpuClock
+
         return TpuClock(target, chips.device_for(target.device.isa))
 
     def load(self, source: Source, binary: CompiledBinary | None) -> TpuExecutable:
         """The text is compiled anew by jax, for the chip and the shapes at hand; ``binary`` was made for a chip of its
         generation that need not be there."""
+        from .executable import TpuExecutable
+
         return TpuExecutable(source, chips.device_for(source.target.device.isa))
 
     # ---- kernels from elsewhere are timed without their text
@@ -66,4 +73,6 @@ class TpuRuntime:
         return as_data(entry_function(source), arguments_at(source, sizes), source.target.device.isa)
 
     def load_traced(self, source: Source, traced: bytes) -> TpuExecutable:
+        from .executable import TpuExecutable
+
         return TpuExecutable(source, chips.device_for(source.target.device.isa), traced)
