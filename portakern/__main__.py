@@ -1,7 +1,10 @@
-"""``python -m portakern`` is the ``portakern`` command."""
+"""``python -m portakern``: the same as the ``portakern`` command."""
 
 import sys
 
-from portakern.cli import main
+try:
+    from portakern.cli import main
+except KeyboardInterrupt:  # before there is anybody to say it
+    sys.exit(130)
 
 sys.exit(main())

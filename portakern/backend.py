@@ -450,6 +450,21 @@ class OnDevice(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesArrays(Protocol):
+    """A runtime that says what libraries of arrays call its devices (``cuda``, ``xpu``), since those here may be others'."""
+
+    arrays: str
+
+
+@runtime_checkable
+class HeldByOne(Protocol):
+    """A runtime whose device one process at a time may use, from its first kernel until it ends (``held_by_one``)."""
+
+    @property
+    def held_by_one(self) -> bool: ...
+
+
 class Simulator(Protocol):
     """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU.
 
@@ -469,7 +484,7 @@ class Simulator(Protocol):
 
 @runtime_checkable
 class NeedsEnvironment(Protocol):
-    """A runtime or simulator that needs variables set in its workers beside the language's own
+    """A toolchain, runtime or simulator that needs variables set in its workers beside the language's own
     (:attr:`Language.environment`), before anything is imported."""
 
     @property
@@ -621,6 +636,8 @@ class Language:
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
     grow are one array.
+    ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
+    environments of all of them, so that what is imported and measured there is so once.
     ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
     them is forked for many kernels.  ``forks`` says that it may be forked after it has compiled and run a kernel, too: no
     thread, device or shared memory is left of that. ``extra`` is the pip extra its tools come from; ``tools`` names
@@ -656,6 +673,7 @@ class Language:
     picks_elements: bool = True
     sorts: int = 0
     shares_arrays: bool = True
+    shares_process: bool = False
     preload: tuple[str, ...] = ()
     forks: bool = False
     words: Mapping[str, str] = field(default_factory=dict)

@@ -43,6 +43,7 @@ KINDS: dict[str, str] = {
     "load": "the binary could not be loaded",
     "no-silicon": "there is no device of this kind here",
     "no-device": "there is no driver, or no such device",
+    "device-busy": "another process holds the device, or this one may not have it",
     "device-lost": "the process cannot use the device any more",
     "driver": "the driver failed; the message has the vendor's code and words",
     "unknown-driver": "no driver has that name",

@@ -52,6 +52,7 @@ CUDA = Language(
     remarks=remarks,
     choices=choices,
     words=WORDS,
+    shares_process=True,
 )
 
 backend = Backend(name="cuda", languages=(CUDA,), devices=Path(__file__).parent / "devices")

@@ -36,6 +36,7 @@ HIP = Language(
     reads=("cuda",),
     forks=True,
     words=WORDS,
+    shares_process=True,
 )
 
 CODE_OBJECTS = Machine("hsaco", HIP.targets, simulator=AmdMachine(), estimator=AmdEstimator())

@@ -1,7 +1,8 @@
 """TPUs through Pallas.
 
 ``pallas:v5e`` and its siblings: tile programs become plain Pallas (:mod:`.text`), libtpu compiles them for a
-generation that need not be there (:mod:`.compile`), and Pallas's interpreters run them on the CPU (:mod:`.interpret`).
+generation that need not be there (:mod:`.compile`), Pallas's interpreters run them on the CPU (:mod:`.interpret`), and jax
+runs them on a TPU that is there (:mod:`.run`).
 README.md says what each room holds and which may import which.
 """
 
@@ -18,10 +19,10 @@ from .estimate.estimator import LibtpuEstimator
 from .foreign.adopt import CONVENTION, adopt
 from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
+from .run.runtime import TpuRuntime
 from .schedule.families import OPTIONS, SORTED, schedules
 from .spoken import WORDS
 from .text.emitter import PallasEmitter
-from .trace.environment import ENVIRONMENT
 
 
 def dispatch_sequence(source: Source, binary: CompiledBinary, sizes: Mapping[str, int],
@@ -39,9 +40,9 @@ pallas = Language(
     extra="tpu",
     options=OPTIONS,
     toolchain=LibtpuToolchain(),
+    runtime=TpuRuntime(),
     simulator=PallasInterpreter(),
     estimator=LibtpuEstimator(),
-    environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
     bare=inspected,

@@ -63,6 +63,7 @@ triton_language = Language(
     preload=("torch", "triton"),
     forks=True,
     words=WORDS,
+    shares_process=True,
 )
 
 backend = Backend("triton", (triton_language,), Path(__file__).parent / "devices", MANIFEST_VERSION)

@@ -6,8 +6,9 @@ import argparse
 
 from portakern import cache
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.errors import UsageError
+from portakern.study.command_schema import stamped
+from portakern.study.layout import table
 from portakern.study.table import bytes_text
 from portakern.tools import limits
 from portakern.tools.cache import default_directory
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                                                    f"PORTAKERN_CACHE_AGE, else {limits.AGE})")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="prune: say what would be removed, and remove nothing")
     options.add_output(parser)
+    options.add_schema(parser, "cache")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,9 +43,9 @@ def run(args: argparse.Namespace) -> int:
         shown = (f"{directory}: {done.removed} pieces of {bytes_text(done.removed_bytes)} {did} removed, "
                  f"{done.left} of {bytes_text(done.left_bytes)} are left")  # fmt: skip
     if args.json is not None:
-        options.print_json(told, args.json)
+        options.print_json(stamped("cache", told), args.json)
     if args.json != "-":
-        print(shown)
+        options.show(shown)
     return 0
 
 

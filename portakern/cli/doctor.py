@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from portakern.backend import Language
+from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
 from portakern.referee.process import KernelProcess, lacks
 from portakern.registry import registry
+from portakern.study.command_schema import stamped
+from portakern.study.layout import table
 from portakern.tools import environment
 from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool
 
@@ -75,7 +78,7 @@ class Report:
             asdict(extra) | {"complete": extra.complete, "gives": self.gives[extra.name], "command": extra.command}
             for extra in self.extras
         ]
-        return {"portakern": self.machine.portakern, "healthy": self.healthy, **asdict(self), "extras": extras}
+        return stamped("doctor", {"healthy": self.healthy, **asdict(self), "extras": extras})
 
 
 def doctor() -> Report:
@@ -124,12 +127,13 @@ def _uses(extra: str, languages: Iterable[Language]) -> tuple[str, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="as JSON, to FILE or standard output")
+    options.add_schema(parser, "doctor")
 
 
 def run(arguments: argparse.Namespace) -> int:
     report = doctor()
     if arguments.json is None:
-        print(text(report))
+        options.show(text(report))
     else:
         _write(json.dumps(report.to_dict(), indent=1), arguments.json)
     return 0 if report.healthy else 1
@@ -233,12 +237,12 @@ def _executables_text(executables: Sequence[OutsideTool]) -> str:
     if not executables:
         return ""
     rows = [["  " + tool.name, tool.path or "not found", tool.gives] for tool in executables]
-    return "other tools:\n" + table(rows)
+    return "other tools:\n" + table(rows, head=False)
 
 
 def _drivers_text(drivers: Sequence[DriverProbe]) -> str:
     rows = [["  " + driver.title, _driver_state(driver)] for driver in drivers]
-    return "drivers:\n" + table(rows)
+    return "drivers:\n" + table(rows, head=False)
 
 
 def _driver_state(driver: DriverProbe) -> str:
@@ -247,10 +251,3 @@ def _driver_state(driver: DriverProbe) -> str:
     version = f"version {driver.version}, " if driver.version else ""
     devices = f"{driver.device_count} device{'' if driver.device_count == 1 else 's'}"
     return f"{version}{devices} ({driver.path}){f': {driver.error}' if driver.error else ''}"
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns, two blanks apart."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-    return "\n".join(lines)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from portakern.cli import options
 from portakern.study.faults import MutationSubject, measure, report
 from portakern.study.study import write_text
 from portakern.study.work import Work
@@ -22,7 +23,7 @@ def run_faults(works: Sequence[Work], args: argparse.Namespace) -> int:
         text = json.dumps([asdict(o) for o in outcomes], indent=1)
         print(text) if args.json == "-" else write_text(args.json, text)
     if args.json != "-":
-        print(report(outcomes))
+        options.show(report(outcomes))
     return 0 if any(o.result == "caught" for o in outcomes) else 1
 
 

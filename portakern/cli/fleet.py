@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.referee.process import MODES
+from portakern.study.layout import table
 
 ACTIONS = {
     "up": "start a head here, which is the first node",
@@ -83,7 +83,7 @@ def _status(args: argparse.Namespace) -> int:
     if args.json is not None:
         options.print_json(found, args.json)
     else:
-        print(_text(found))
+        options.show(_text(found))
     return 0 if found["up"] else 1
 
 
@@ -95,7 +95,7 @@ def _text(found: dict[str, Any]) -> str:
     here = [[n["name"], n["role"], "runs" if n["alive"] else "DEAD", f"{n['processes']} processes", f"{n['starts']} starts"]
             for n in found["here"]]  # fmt: skip
     for title, rows in (("nodes", nodes), ("from here", here)):
-        lines += ["", f"{title}:", table(rows)] if rows else []
+        lines += ["", f"{title}:", table(rows, head=False)] if rows else []
     return "\n".join(lines)
 
 

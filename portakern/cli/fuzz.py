@@ -75,7 +75,7 @@ def _fuzz(args: argparse.Namespace) -> int:
         finally:
             state.close()
             line.close()
-        print(report(engine, args.coverage))
+        options.show(report(engine, args.coverage))
     return 1 if engine.findings.mine else 0
 
 
@@ -88,5 +88,5 @@ def _again(targets: str, jobs: int, files: list[Path]) -> int:
     with Workshop(targets, jobs) as workshop:
         found = again(workshop, files)
     for file, results in found.items():
-        print(tried(file, results))
+        options.show(tried(file, results))
     return 1 if any(o.status == FOUND for results in found.values() for _, each in results for o in each) else 0

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Sequence
 
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.study.again import gate_again
 from portakern.study.baseline import baseline
 from portakern.study.gate import FAILING, GateVerdict, common, counts, gate, newest, passes
+from portakern.study.layout import table
 from portakern.study.provenance import environment
 from portakern.study.results import read_results
 from portakern.study.row import Row
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
                 "counts": counts(verdicts), "verdicts": [v.to_dict() for v in verdicts]}  # fmt: skip
         options.print_json({**Study(rows, environment()).to_dict(), "gate": told}, args.json)
     if args.json != "-":
-        print(text(verdicts, args.gate, args.margin))
+        options.show(text(verdicts, args.gate, args.margin))
     return 0 if passes(verdicts, args.strict) else 1
 
 
@@ -88,7 +88,7 @@ def text(verdicts: Sequence[GateVerdict], name: str, margin: float) -> str:
     head = ["", "operator", "target", "case", "dtype", "before us", "now us", "now / before"]
     lines = [[v.verdict.upper() if v.verdict in FAILING else v.verdict, v.operator, v.target, v.case, v.dtype or "",
               *("" if us is None else us_text(us) for us in (v.before_us, v.now_us)), _ratio(v)] for v in verdicts]  # fmt: skip
-    parts = [table([head, *lines])]
+    parts = [table([head, *lines], keys=5)]
     if differs := common(verdicts):
         said = [f"  {what} ({n} of {len(verdicts)} cases)" for what, n in differs.items()]
         parts.append("\n".join(["WARNING: the runs are not alike, and a verdict may be of that and not of the code:", *said]))

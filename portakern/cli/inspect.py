@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 from portakern.backend import InspectedKernel
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.emit.mangled import readable
 from portakern.errors import UsageError
 from portakern.registry import registry
+from portakern.study.command_schema import stamped
 from portakern.study.inspecting import Inspection, arguments_of, inspect_all
+from portakern.study.layout import table
 from portakern.study.table import bytes_text
 
 
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrays' numbers")
     parser.add_argument("--asm", metavar="FILE", help="also write the assembly of the first target to FILE")
     options.add_output(parser)
+    options.add_schema(parser, "inspect")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,9 +47,10 @@ def run(args: argparse.Namespace) -> int:
     if args.asm is not None:
         options.write_text(args.asm, inspections[0].assembly)
     if args.json is not None:
-        options.print_json({"file": file, "entry": entry, "findings": [f.to_dict() for f in inspections]}, args.json)
+        told = {"file": file, "entry": entry, "findings": [f.to_dict() for f in inspections]}
+        options.print_json(stamped("inspect", told), args.json)
     if args.json != "-":
-        print(report(inspections))
+        options.show(report(inspections))
     return 0 if all(f.error is None and f.fault is None for f in inspections) else 1
 
 
@@ -68,7 +71,7 @@ def report(inspections: list[Inspection]) -> str:
     rows = [["target", "kernel", "registers", "accumulation", "spills", "scratch", "shared", "occupancy", "limited by"]]
     for f in inspections:
         rows += [_row(f.target, k) for k in f.kernels]
-    parts = [table(rows)] if len(rows) > 1 else []
+    parts = [table(rows, keys=2)] if len(rows) > 1 else []
     for f in inspections:
         lines = _lines(f)
         if lines:

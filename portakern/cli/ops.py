@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.spec.load import library
 from portakern.spec.operator import Operator
+from portakern.study.layout import fit, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
         options.print_json({"operators": [describe(op) for op in found]}, args.json)
     elif args.operator == "all":
         rows = [["operator", "arrays", "parameters", "dtypes", "cases"], *map(_line, found)]
-        print(table(rows))
+        options.show(table(rows))
     else:
         print(_page(found[0]))
     return 0
@@ -50,7 +50,7 @@ def _page(op: Operator) -> str:
     cases += [[c.name, " ".join(f"{k}={_shown(v)}" for k, v in {**c.dims, **c.params}.items())] for c in op.cases]
     head = [["operator", *_line(op)[:1]], ["arrays", _line(op)[1]], ["parameters", _line(op)[2] or "none"],
             ["dtypes", " ".join(op.dtypes)]]  # fmt: skip
-    return f"{table(head)}\n\n{op.doc}\n\n{op.source.rstrip()}\n\n{table(cases)}"
+    return f"{table(head, head=False)}\n\n{fit(op.doc)}\n\n{op.source.rstrip()}\n\n{table(cases)}"
 
 
 def _shown(value: object) -> str:

@@ -19,6 +19,7 @@ from portakern.spec.operator import Operator
 from portakern.study import asking
 from portakern.study.asking import Selection, operators_of
 from portakern.study.keeping import Keeper
+from portakern.study.layout import fit
 from portakern.study.row import Row, success
 from portakern.study.store import ResultStore
 from portakern.study.study import Study, write_text
@@ -55,6 +56,21 @@ def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="rows as JSON, to FILE or standard output")
+
+
+class _PrintSchema(argparse.Action):
+    """Prints a command's JSON Schema and ends, whatever else is asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        from portakern.study import command_schema
+
+        print(command_schema.installed(str(self.const)), end="")
+        parser.exit()
+
+
+def add_schema(parser: argparse.ArgumentParser, command: str) -> None:
+    parser.add_argument("--schema", action=_PrintSchema, nargs=0, const=command,
+                        help="print the JSON Schema of what --json writes, and nothing else")
 
 
 def add_html(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +122,7 @@ def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
     """How to time, and against what."""
     if against:
         parser.add_argument("--against", default="", metavar="PEER,..",
-                            help="numpy, torch.eager, torch.compile or FILE.py:FUNCTION; timed in turns with the kernel")
+                            help="numpy, torch.eager, torch.compile, xla or FILE.py:FUNCTION; timed in turns with the kernel")
     parser.add_argument("--budget", type=seconds, default=2.0, metavar="S",
                         help="seconds of timing per contender, after warming up (default 2s)")
     parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
@@ -235,8 +251,8 @@ def finish(study: Study, goal: str, json_file: str | None, samples: bool = False
     if json_file == "-":
         print(study.to_json(samples=samples))
     else:
-        print(shown(study.rows))
-        print(f"\n{summary(study.rows, goal)}")
+        show(shown(study.rows))
+        show(f"\n{summary(study.rows, goal)}")
         if json_file is not None:
             study.to_json(json_file, samples)
     return 0 if all(success(r, goal) for r in study.rows) else 1
@@ -251,6 +267,11 @@ def read_text(file: str, what: str) -> str:
         raise UsageError(f"cannot read {what} {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {what} {file}: it is not text ({error.reason})") from error
+
+
+def show(text: str, **how: Any) -> None:
+    """Prints what people read; lines that are too long for the terminal are broken."""
+    print(fit(text), **how)
 
 
 def print_json(data: object, file: str) -> None:

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json == "-":
         print(study.to_json())
     else:
-        print(study.table(args.rows))
+        options.show(study.table(args.rows))
         if args.json is not None:
             study.to_json(args.json)
     return 0 if succeeded(study) else 1

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from portakern.cli import gate, options
-from portakern.cli.doctor import table
 from portakern.errors import UsageError
 from portakern.study import row_schema
+from portakern.study.layout import table
 from portakern.study.provenance import environment
 from portakern.study.results import read_results, to_csv
 from portakern.study.store import ResultStore, Stored
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         options.print_json(study_of(found).to_dict(), args.json)
     elif not args.export and (found or not args.imported):
-        print(listing(found) if found else f"no results in {store.file}")
+        options.show(listing(found) if found else f"no results in {store.file}")
     return 0
 
 
@@ -85,7 +85,7 @@ def prune(store: ResultStore, found: tuple[Stored, ...], args: argparse.Namespac
     if args.age is not None:
         before = (datetime.now(UTC) - timedelta(seconds=limits.seconds_of(args.age))).isoformat(timespec="milliseconds")
     gone, left = store.prune(found, before, args.count, None if args.size is None else limits.bytes_of(args.size), args.dry_run)
-    print(f"{store.file}: {gone} results {'would be' if args.dry_run else 'were'} removed, {left} are left")
+    options.show(f"{store.file}: {gone} results {'would be' if args.dry_run else 'were'} removed, {left} are left")
     return 0
 
 
@@ -106,7 +106,7 @@ def listing(found: tuple[Stored, ...]) -> str:
             "commit", "machine"]  # fmt: skip
     lines = [_line(s) for s in found]
     shown = [i for i in range(len(head)) if any(line[i] for line in lines)]
-    return table([[line[i] for i in shown] for line in [head, *lines]])
+    return table([[line[i] for i in shown] for line in [head, *lines]], keys=3)
 
 
 def _line(s: Stored) -> list[str]:

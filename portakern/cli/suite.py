@@ -95,7 +95,7 @@ def _say(args: argparse.Namespace, rows: list[results.TaskRow]) -> int:
     data = {"summary": report.summary(rows), "rows": [r.to_dict() for r in rows]}
     _written(args.json, data)
     if args.json != "-":
-        print(report.text(rows))
+        options.show(report.text(rows))
     return 0 if all(r.error is None for r in rows) else 1
 
 
@@ -104,7 +104,7 @@ def _audit(args: argparse.Namespace, name: str, path: Path | None, tasks: list[a
     _written(args.json, {"audit": [f.to_dict() for f in found]})
     if args.json != "-":
         suspicious = [f for f in found if f.findings]
-        print("\n".join(f"{f.task}: {'; '.join(f.findings)}" for f in suspicious) or "nothing suspicious")
+        options.show("\n".join(f"{f.task}: {'; '.join(f.findings)}" for f in suspicious) or "nothing suspicious")
         print(f"{len(suspicious)} of {len(found)} tasks judge less than they seem to")
     return 0
 

@@ -6,27 +6,29 @@ import argparse
 
 from portakern.backend import Language, Target
 from portakern.cli import options
-from portakern.cli.doctor import table
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS
 from portakern.registry import registry
+from portakern.study.command_schema import stamped
+from portakern.study.layout import table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pattern", nargs="?", default="all", metavar="T,..", help="targets or patterns (default all)")
     options.add_output(parser)
+    options.add_schema(parser, "targets")
 
 
 def run(args: argparse.Namespace) -> int:
     found = registry().match(args.pattern)
     if args.json is not None:
-        options.print_json({"targets": [describe(t) for t in found]}, args.json)
+        options.print_json(stamped("targets", {"targets": [describe(t) for t in found]}), args.json)
         return 0
     rows = [["target", "device", "products", "dtypes", "compiles with"]]
     rows += [_line(t) for t in found]
-    print(table(rows))
+    options.show(table(rows))
     for fault in registry().broken:
-        print(f"\nbackend {fault.name} could not be loaded: {fault.reason}")
+        options.show(f"\nbackend {fault.name} could not be loaded: {fault.reason}")
     return 0
 
 

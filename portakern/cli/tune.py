@@ -8,8 +8,8 @@ from typing import Any
 
 from portakern.cli import options
 from portakern.errors import PortakernError
+from portakern.study.command_schema import stamped
 from portakern.study.provenance import environment
-from portakern.version import __version__
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="also add the tuned schedules to a file as backends ship them (backends/x/tuned/DEVICE.json)")
     options.add_store(parser, samples=False)
     options.add_output(parser)
+    options.add_schema(parser, "tune")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
                                 "error": error.to_dict()})  # fmt: skip
                 status = 1
                 continue
-            print("\n".join(lines(result)), file=out, flush=True)
+            options.show("\n".join(lines(result)), file=out, flush=True)
             results.append(result.to_dict())
             if result.interrupted:
                 status = 130
                 break
     if args.json is not None:
-        options.print_json({"portakern": __version__, "environment": environment(), "tunings": results}, args.json)
+        options.print_json(stamped("tune", {"environment": environment(), "tunings": results}), args.json)
     return status

@@ -52,9 +52,13 @@ class _Row:
         return any(f.strides is not None for f in self.work.facts.values())
 
     @property
+    def runner(self) -> str:
+        return self.making.made.runner if self.making is not None else ""
+
+    @property
     def native(self) -> bool:
         """Whether it runs on silicon."""
-        return self.making is not None and self.making.made.runner == "runtime"
+        return self.runner == "runtime"
 
 
 Progress = Callable[[FuzzProgram, TargetOutcome], None]
@@ -145,7 +149,9 @@ class Workshop:
         language = "emission" if alone else self._rows[index].work.target.partition(":")[0]
         slow = step == "hold" and not self._rows[index].native
         limit_s = min(self.limit_s, PATIENCE_S) if slow else self.limit_s
-        return SlotTask(room(language, {**env, **self._env}), Job((index, step), function, args, timeout_s=limit_s))
+        by_one = step == "hold" and steps.held_by_one(registry().language(language), self._rows[index].runner)
+        job = Job((index, step), function, args, timeout_s=limit_s)
+        return SlotTask(room(language, {**env, **self._env}), job, by_one=by_one)
 
     def _follow(self, task: SlotTask, done: Outcome) -> list[SlotTask]:
         index, step = done.id  # type: ignore[misc]

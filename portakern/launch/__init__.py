@@ -4,7 +4,7 @@ Executables may offer ``prepare`` and ``specialise`` (see :class:`portakern.back
 them, and do with ``call`` alone where a backend has neither.
 """
 
-from portakern.launch.default import device_of, prepare, specialise
+from portakern.launch.default import arrays_of, device_of, prepare, specialise
 from portakern.launch.prepared import NativePrepared, PythonPrepared
 
-__all__ = ["NativePrepared", "PythonPrepared", "device_of", "prepare", "specialise"]
+__all__ = ["NativePrepared", "PythonPrepared", "arrays_of", "device_of", "prepare", "specialise"]

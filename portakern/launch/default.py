@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from portakern.backend import Executable, OnDevice, Prepared, PreparesCalls, Runtime, SpecialisesCalls, Target
+from portakern.backend import Executable, NamesArrays, OnDevice, Prepared, PreparesCalls, Runtime, SpecialisesCalls, Target
 from portakern.errors import UsageError
 from portakern.launch.prepared import PythonPrepared
 
@@ -48,6 +48,11 @@ def specialise(executable: Executable, inputs: Sequence[Any], sizes: Mapping[str
 def device_of(runtime: Runtime, target: Target) -> native.Device | None:
     """Where a runtime's work runs; ``None`` where calls return when their work is done.  Raises as ``device`` does."""
     return runtime.device(target) if isinstance(runtime, OnDevice) else None
+
+
+def arrays_of(runtime: Runtime) -> str:
+    """What libraries of arrays call a runtime's devices; '' where it does not say."""
+    return runtime.arrays if isinstance(runtime, NamesArrays) else ""
 
 
 def _several(results: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
 from portakern.launch.arrays import ArrayLibrary, family_of
+from portakern.launch.device_arrays import DeviceArray, DeviceArrays
 from portakern.launch.memory import DeviceMemory, check_guards, guarded_temporary, initial_step
 from portakern.launch.packing import Descriptor, Limit, Packed, launches_of, scalar_of, shape_of, strides_of
 from portakern.launch.prepared import NativePrepared
@@ -151,6 +152,8 @@ class NativeExecutable:
     # ---- parts
 
     def _family(self, inputs: Sequence[Any]) -> ArrayLibrary:
+        if any(isinstance(x, DeviceArray) for x in inputs):
+            return DeviceArrays(self.kind, self.device)
         return family_of(inputs, self.kind, self.device.ordinal)
 
     def _views(self, family: ArrayLibrary, inputs: Sequence[Any], sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from portakern.backend import Language
 from portakern.ir.program import Program
 from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.steps import Build
 from portakern.study.work import Work
+from portakern.timing.call_clock import HasClock
 
 
 def build(work: Work, program: Program, estimate: bool = True) -> Build:
@@ -19,6 +21,11 @@ def build(work: Work, program: Program, estimate: bool = True) -> Build:
     return steps.guarded(work.row, lambda: _built(work, program, estimate))
 
 
+def times_by_core(language: Language) -> bool:
+    """Whether what runs is timed by the native core, which times pieces of a program as well."""
+    return not isinstance(language.runtime, HasClock)
+
+
 def _built(work: Work, program: Program, estimate: bool) -> Build:
     target = registry().target(work.target)
     source, _ = steps.source_of(program, target, registry().language(target.language))
@@ -27,7 +34,8 @@ def _built(work: Work, program: Program, estimate: bool) -> Build:
                        schedule="; ".join(map(str, schedules)))  # fmt: skip
     made = steps.compiled(Build(row, source), work)
     binary = steps.cached_binary(made.binary_key) if made.row.evidence == "compiled" else None
-    if binary is None or not estimate or made.runner == "runtime":  # what can be timed is not estimated
+    timed = made.runner == "runtime" and times_by_core(registry().language(target.language))
+    if binary is None or not estimate or timed:  # what can be timed is not estimated
         return made
     return steps.with_estimate(made, lambda estimator: steps.kept_estimate(
         estimator, source, binary, {}, (program.digest,), lambda: program))  # fmt: skip

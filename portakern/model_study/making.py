@@ -16,6 +16,7 @@ from portakern.errors import PortakernError
 from portakern.ir.program import Program, turns
 from portakern.ir.tensor import tensor_type
 from portakern.launch.dispatch import bytes_of
+from portakern.model_study.building import times_by_core
 from portakern.model_study.naming import Place, any_layer, common, places, words
 from portakern.model_study.pieces import Piece, pieces_of
 from portakern.model_study.profile import Profile, Use
@@ -162,7 +163,8 @@ class _Plan:
         wanted = {n: p for n, p in wholes.items() if p is not None}
         if job in wanted:
             return self._profile(number) if wanted.keys() <= self.built.keys() else []
-        runs_here = all(b.runner == "runtime" and b.row.error is None for b in self.built.values())
+        runs_here = times_by_core(self.language) and all(b.runner == "runtime" and b.row.error is None
+                                                         for b in self.built.values())  # fmt: skip
         if len(self.built) == len(self.first) and runs_here:
             return [self._build(number, n, p) for n, p in wanted.items()]
         return []

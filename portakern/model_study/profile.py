@@ -17,7 +17,7 @@ from portakern.check.agreement import agreement
 from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.ir.program import Program
-from portakern.launch import device_of, prepare
+from portakern.launch import arrays_of, device_of, prepare
 from portakern.model_study.roof import Peak, Roof
 from portakern.native import now_ns, open_device
 from portakern.registry import registry
@@ -75,7 +75,7 @@ class _Session:
         self.runtime = runtime
         executables = [_loaded(b) for b in built]
         self.device = device_of(runtime, self.target) or open_device("host")
-        self.place = place_of(self.target, self.device.ordinal)
+        self.place = place_of(self.target, self.device, arrays_of(runtime))
         scalars = {a.name for a in program.by_role("scalar")}
         self.arrays = {n: x.item() if n in scalars else self.place.put(x) for n, x in given.items()}
         if preparation is not None:

@@ -11,7 +11,7 @@ from portakern.model_study.remarks import remarks
 from portakern.model_study.study import ModelStudy, TargetPlan
 from portakern.model_study.tables import heading, kernels_table, places_table, targets_table
 
-LEAST, MOST = 80, 132
+LEAST, MOST = 40, 132
 """Widths between which a table takes the terminal's."""
 
 LEFT = ("target", "device", "evidence", "kernel", "what", "by", "resources")

@@ -59,6 +59,8 @@ class PeerCalls:
 
     def _ready(self, name: str, differ: Differ) -> Peer:
         peer = peer_forms.find(name, self.subject)
+        if peer.library == "jax" and self.place.library == "torch":
+            raise PortakernError("no-peer", f"{name} is timed on TPUs and on CPUs, whose arrays jax takes")
         arrays = [as_library(x, self.place, peer.library) for x in self.sets.host[0].values()]
         if name == "torch.compile":
             peer = peer_forms.compiled(peer, self.subject, arrays)
@@ -71,8 +73,8 @@ class PeerCalls:
         return peer
 
     def beside(self, peer: Peer) -> bool:
-        """Whether a peer's work is on the device that times ours: the host's, or tensors that lie there."""
-        return self.blocking or (self.place.library == "torch" and peer.library == "torch")
+        """Whether a peer's work is on the device that times ours: the host's, or arrays that lie there."""
+        return self.blocking or (self.place.library == peer.library and peer.library != "numpy")
 
     def contender(self, peer: Peer) -> Contender:
         sets = self._inputs(peer)

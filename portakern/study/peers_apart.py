@@ -27,7 +27,7 @@ from portakern.spec.bind import bind
 from portakern.study.peers_inside import LIMIT_S, Wanted, endless, timing_of
 from portakern.study.work import Work
 from portakern.timing.measure import Options, Timing
-from portakern.timing.statistics import bootstrap_median, bootstrap_ratio, median, verdict
+from portakern.timing.settled import settled
 from portakern.tools.process import merged_environment
 
 INSIDE = "portakern.study.peers_inside"
@@ -235,7 +235,7 @@ class Turns:
             self.stopped = "samples"
         elif count >= self.look:
             self.look = max(self.look + 1, int(self.look * 1.3))
-            self.stopped = "width" if _settled(self.seen, o) else ""
+            self.stopped = "width" if settled(self.seen, o) else ""
         return bool(self.stopped)
 
     def end(self) -> list[tuple[str, Timing]]:
@@ -252,17 +252,3 @@ class Turns:
         finally:
             self.process.hold()
             self._asker.shutdown(wait=False)
-
-
-def _settled(samples: Sequence[Sequence[float]], o: Options) -> bool:
-    if o.width <= 0 or not all(min(s) > 0 for s in samples):
-        return False
-    for values in samples:
-        low, high = bootstrap_median(values, o.confidence, o.seed)
-        if high - low > o.width * median(values):
-            return False
-    for values in samples[1:]:
-        _, low, high = bootstrap_ratio(samples[0], values, o.confidence, o.seed)
-        if high - low > o.margin / 2 and verdict(low, high, o.margin) == "UNDECIDED":
-            return False
-    return True

@@ -18,7 +18,7 @@ from portakern.check.restrict import cut
 from portakern.check.sampled import affordable, parts_of
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram, tensor_type
-from portakern.launch import device_of
+from portakern.launch import arrays_of, device_of
 from portakern.launch.arrays import family_of
 from portakern.native import open_device
 from portakern.referee.bell import ASKED, BYTES, END, SERVED, Bell
@@ -81,7 +81,7 @@ class Held:
         runtime = registry().language(target.language).runtime
         assert runtime is not None
         self.device = device_of(runtime, target) or open_device("host")
-        place = place_of(target, self.device.ordinal)
+        place = place_of(target, self.device, arrays_of(runtime))
         facts, program = self.device.facts, self.wanted.program
         sets = input_sets(program, self.wanted.families, place, facts.cache_bytes, facts.memory_bytes,
                           self.options.cache == "warm", self.wanted.seed)  # fmt: skip

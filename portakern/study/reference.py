@@ -17,7 +17,7 @@ from portakern.ir.tensor import TensorProgram
 from portakern.spec.bind import bind
 from portakern.study.turns import between_processes
 from portakern.study.work import Work
-from portakern.timing.inputs import ArrayPlace, HostPlace, TorchPlace, give_back, place_of, to_numpy
+from portakern.timing.inputs import ArrayPlace, HostPlace, TorchPlace, give_back, to_numpy, torch_place
 from portakern.timing.peers import precision_of
 
 
@@ -27,7 +27,7 @@ def reference_for(work: Work, target: Target, turn: str = "") -> Reference:
     program = bind(work.program, work.sizes)
     if importlib.util.find_spec("torch") is not None:
         try:
-            where = TorchPlace("cpu") if target.device.kind == "cpu" else place_of(target)
+            where = TorchPlace("cpu") if target.device.kind == "cpu" else torch_place()
         except ToolMissing:  # no such silicon: what a simulator runs, it runs on the host
             where = TorchPlace("cpu")
         held = _Held(where)

@@ -7,7 +7,7 @@ taken away or means something else raises it, with an entry of :data:`UPGRADES` 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Required, TypedDict, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -55,10 +55,16 @@ def upgraded(row: dict[str, Any], version: Any, where: str) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of what ``--json`` writes; a row alone is ``#/$defs/Row``."""
+    return schema_of(Results, SCHEMA, f"portakern results, schema {SCHEMA}")
+
+
+def schema_of(record: type, version: int, title: str) -> dict[str, Any]:
+    """That of a type whose key ``schema`` has the version."""
     defs: dict[str, Any] = {}
-    whole = _object(Results, defs)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"portakern results, schema {SCHEMA}",
-            **whole, "$defs": dict(sorted(defs.items()))}  # fmt: skip
+    whole = _object(record, defs)
+    whole["properties"]["schema"]["const"] = version
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **whole,
+            "$defs": dict(sorted(defs.items()))}  # fmt: skip
 
 
 def text() -> str:
@@ -67,8 +73,6 @@ def text() -> str:
 
 def _object(record: type, defs: dict[str, Any]) -> dict[str, Any]:
     properties = {name: {**_type(form, defs), "description": said} for name, form, said in members(record)}
-    if record is Results:
-        properties["schema"]["const"] = SCHEMA
     found = {"type": "object", "description": (record.__doc__ or "").strip(), "properties": properties}
     return found | {"required": sorted(_required(record))}
 
@@ -143,22 +147,25 @@ def _required(record: type) -> list[str]:
 def described() -> str:
     """Tables of all fields, of the levels of evidence and of the kinds of errors, as Markdown."""
     parts = []
-    for record in _records(Results):
-        title = "The file" if record is Results else "Row" if record is Row else f"{record.__name__.removesuffix('Fields')}"
-        parts.append(_table(title, record))
+    for record in records(Results):
+        parts.append(table("The file" if record is Results else name_of(record), record))
     parts.append("### Kinds of errors\n\n| `error.kind` | means |\n|---|---|\n"
                  + "".join(f"| `{k}` | {said} |\n" for k, said in KINDS.items())
                  + "".join(f"| `{k}-...` | {said} |\n" for k, said in FAMILIES.items()))  # fmt: skip
     return "\n".join(parts)
 
 
-def _records(record: type, seen: tuple[type, ...] = ()) -> list[type]:
+def name_of(record: type) -> str:
+    return record.__name__.removesuffix("Fields")
+
+
+def records(record: type, seen: tuple[type, ...] = ()) -> list[type]:
     """``record`` and those inside it, each once, in the order of their fields."""
     found = [record]
     for _, form, _ in members(record):
         for inner in _inside(form):
             if inner not in (*seen, *found):
-                found += [r for r in _records(inner, (*seen, *found)) if r not in found]
+                found += [r for r in records(inner, (*seen, *found)) if r not in found]
     return found
 
 
@@ -166,27 +173,29 @@ def _inside(form: Any) -> list[type]:
     return [form] if is_record(form) else [r for part in get_args(form) for r in _inside(part)]
 
 
-def _table(title: str, record: type) -> str:
-    lines = [f"| `{name}` | {_word(form)} | {said} |" for name, form, said in members(record)]
+def table(title: str, record: type, level: int = 3, elsewhere: Collection[type] = ()) -> str:
+    """The keys of a type; those of ``elsewhere`` are described in docs/rows.md."""
+    lines = [f"| `{name}` | {_word(form, elsewhere)} | {said} |" for name, form, said in members(record)]
     doc = (record.__doc__ or "").strip().replace("``", "`").replace("\n", " ")
-    return "\n".join([f"### {title}", "", " ".join(doc.split()), "", "| key | type | |", "|---|---|---|", *lines, ""])
+    return "\n".join([f"{'#' * level} {title}", "", " ".join(doc.split()), "", "| key | type | |", "|---|---|---|", *lines, ""])
 
 
-def _word(form: Any) -> str:
+def _word(form: Any, elsewhere: Collection[type] = ()) -> str:
     """A type in words."""
-    return " or ".join(map(_name, get_args(form) if get_origin(form) in (Union, UnionType) else [form]))
+    return " or ".join(_name(f, elsewhere) for f in (get_args(form) if get_origin(form) in (Union, UnionType) else [form]))
 
 
-def _name(form: Any) -> str:
+def _name(form: Any, elsewhere: Collection[type]) -> str:
     origin, parts = get_origin(form), get_args(form)
     if origin is Literal:
         return ", ".join(f"`{p}`" for p in parts)
     if origin is list:
-        return f"list of ({_word(parts[0])})" if " " in _word(parts[0]) else f"list of {_word(parts[0])}"
+        word = _word(parts[0], elsewhere)
+        return f"list of ({word})" if " " in word else f"list of {word}"
     if origin is dict:
-        return "object" if parts[1] is Any else f"object of {_word(parts[1])}"
+        return "object" if parts[1] is Any else f"object of {_word(parts[1], elsewhere)}"
     if is_record(form):
-        name = form.__name__.removesuffix("Fields")
-        return f"[{name}](#{name.lower()})"
+        page = "rows.md" if form in elsewhere else ""
+        return f"[{name_of(form)}]({page}#{name_of(form).lower()})"
     return {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}[form]
 

@@ -38,13 +38,15 @@ class SlotTask:
     """A job and the room it is done in, all of whose jobs have the same limit of memory (``None``: that of the slots).
 
     ``turn`` is what it waits for: a device, where others may be timed; ``needs`` how many bytes of the machine's memory it
-    waits for, beyond what any process has."""
+    waits for, beyond what any process has.  ``by_one``: all tasks of the room are done by one worker, which holds a device that
+    no other process can have meanwhile."""
 
     room: Room
     job: Job
     memory_bytes: int | None = None
     turn: Turn | None = None
     needs: int = 0
+    by_one: bool = False
 
 
 @runtime_checkable
@@ -69,6 +71,8 @@ class Slots:
         self._changed = threading.Condition()
         self._waiting: dict[Room, deque[SlotTask]] = {}
         self._inside: dict[Room, int] = {}
+        self._held: dict[Room, int] = {}
+        """Rooms whose tasks are done by one worker, and the slot that has it."""
         self._done: queue.SimpleQueue[tuple[SlotTask, Outcome]] = queue.SimpleQueue()
         self._closing = False
         self._threads: list[threading.Thread] = []
@@ -112,15 +116,16 @@ class Slots:
     def _start(self) -> None:
         while len(self._threads) < self._count:
             # Daemons, so that an interrupt ends the program; the workers die with their thread.
-            thread = threading.Thread(target=self._serve, name=f"slot-{len(self._threads)}", daemon=True)
+            number = len(self._threads)
+            thread = threading.Thread(target=self._serve, args=(number,), name=f"slot-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _serve(self) -> None:
+    def _serve(self, number: int) -> None:
         pools: OrderedDict[Room, WorkerPool] = OrderedDict()
         here: Room | None = None
         try:
-            while (task := self._next(here)) is not None:
+            while (task := self._next(number, here)) is not None:
                 here = task.room
                 self._done.put((task, self._perform(pools, task)))
         finally:
@@ -133,34 +138,46 @@ class Slots:
             pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=task.memory_bytes or self._memory_bytes)
         pools[task.room] = pool
         while len(pools) > _OPEN_ROOMS:
-            pools.popitem(last=False)[1].close()
+            room, old = pools.popitem(last=False)
+            old.close()
+            self._let_go(room)
         try:
             with memory().taken(task.needs), task.turn.taken() if task.turn is not None else nullcontext():
                 (outcome,) = pool.run([task.job])
             if _spent(outcome):
                 pools.pop(task.room).close()
+                self._let_go(task.room)
         except PortakernError as error:
             return Outcome(task.job.id, error=error)
         except Exception as error:  # the thread must live on, or the tasks left would never be answered
             return Outcome(task.job.id, error=WorkerError(f"the worker failed: {type(error).__name__}: {error}"))
         return outcome
 
-    def _next(self, here: Room | None) -> SlotTask | None:
-        """The next task for a slot that is in the room ``here``; waits for one, and gives ``None`` at the end."""
+    def _next(self, number: int, here: Room | None) -> SlotTask | None:
+        """The next task for the slot ``number`` in the room ``here``; waits for one, and gives ``None`` at the end."""
         with self._changed:
             while True:
                 if self._closing:
                     return None
-                chosen = self._choose(here)
+                chosen = self._choose(number, here)
                 if chosen is not None:
                     self._move(here, chosen)
-                    return self._waiting[chosen].popleft()
+                    task = self._waiting[chosen].popleft()
+                    if task.by_one:
+                        self._held[chosen] = number
+                    return task
                 self._changed.wait()
 
-    def _choose(self, here: Room | None) -> Room | None:
+    def _let_go(self, room: Room) -> None:
+        """The worker of a room has ended."""
+        with self._changed:
+            if self._held.pop(room, None) is not None:
+                self._changed.notify_all()
+
+    def _choose(self, number: int, here: Room | None) -> Room | None:
         if here is not None and self._waiting.get(here):
             return here
-        ready = [r for r, tasks in self._waiting.items() if tasks]
+        ready = [r for r, tasks in self._waiting.items() if tasks and self._held.get(r, number) == number]
         return max(ready, key=lambda r: (not self._inside.get(r), len(self._waiting[r])), default=None)
 
     def _move(self, here: Room | None, to: Room) -> None:

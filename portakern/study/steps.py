@@ -14,7 +14,7 @@ import pickle
 import re
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -25,6 +25,7 @@ from portakern.backend import (
     EstimatesPeers,
     Estimator,
     Executable,
+    HeldByOne,
     HostBuffer,
     Language,
     NeedsEnvironment,
@@ -550,6 +551,11 @@ def runner_part(language: Language, target: Target, runner: str) -> Runtime | Si
     return language.runtime if runner == "runtime" else simulator_of(language, target, runner)
 
 
+def held_by_one(language: Language, runner: str) -> bool:
+    """Whether kernels are run on a device that one process at a time may use."""
+    return runner == "runtime" and isinstance(language.runtime, HeldByOne) and language.runtime.held_by_one
+
+
 def simulator_of(language: Language, target: Target, runner: str) -> Simulator | None:
     """The simulator that ``runner`` names: that of the ``machine``, or the language's own."""
     if runner == "machine":
@@ -734,11 +740,30 @@ def incorrect_hint(work: Work, did: str) -> str:
 
 
 def build_environment(language: Language) -> dict[str, str]:
-    return dict(language.environment)
+    """What a worker that compiles kernels needs set before anything is imported."""
+    return {**language.environment, **own_environment(language.toolchain)}
+
+
+def own_environment(part: object) -> Mapping[str, str]:
+    """The variables that a part of a language needs beside those of the language."""
+    return part.environment if isinstance(part, NeedsEnvironment) else {}
+
+
+def shared_environment(languages: Iterable[Language]) -> dict[str, str] | None:
+    """That of a process in which several languages compile and run; ``None`` where fewer than two may share one.  A language
+    that wants another value than one before it stays alone."""
+    found: dict[str, str] = {}
+    sharing = 0
+    for language in languages:
+        wanted = {**build_environment(language), **own_environment(language.runtime)}
+        if language.shares_process and all(found.get(k, v) == v for k, v in wanted.items()):
+            found |= wanted
+            sharing += 1
+    return found if sharing > 1 else None
 
 
 def run_environment(target: Target, runner: str) -> dict[str, str]:
     """What a worker that runs kernels needs set before anything is imported."""
     language = registry().language(target.language)
     part = runner_part(language, target, runner)
-    return {**language.environment, **(part.environment if isinstance(part, NeedsEnvironment) else {})}
+    return {**language.environment, **own_environment(part)}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.errors import PortakernError
+from portakern.registry import registry
 from portakern.study import steps
 from portakern.study.operations import Operation
 from portakern.study.porting import PortingNote, notes_text
@@ -168,7 +169,7 @@ class Runner:
         # Another worker would take the caches and cores of what is timed: it waits until the others have ended.
         to_time: list[SlotTask] = []
         self._way = RowsUnderWay(self.goal, *self._limits, self._timing, self._full_check, finished,
-                                 to_time.append if self.jobs > 1 else None)  # fmt: skip
+                                 to_time.append if self.jobs > 1 else None, shared=_shared(works))  # fmt: skip
         try:
             self._perform([self._way.begin(i, w) for i, w in enumerate(works)], min(self.jobs, len(works)))
             self._perform(to_time, 1)
@@ -199,6 +200,11 @@ class Runner:
             if made.binary_key and (binary := steps.cached_binary(made.binary_key)) and binary.assembly:
                 assemblies[binary.digest] = binary.assembly
         return {"sources": sources, "source_facts": facts, "assemblies": assemblies}
+
+
+def _shared(works: Sequence[Work]) -> dict[str, str] | None:
+    names = dict.fromkeys(w.target.partition(":")[0] for w in works)
+    return steps.shared_environment(registry().language(n) for n in names)
 
 
 def files_of(works: Sequence[Work]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from portakern.study.layout import fit, table
 from portakern.study.row import Row, success
 
 Column = tuple[str, Callable[[Row], str]]
@@ -145,6 +146,10 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
+KEYS = ("operator", "target", "shape", "dtype", "evidence")
+"""Columns that say which row it is."""
+
+
 def text_table(rows: Sequence[Row], origins: Sequence[str] = ()) -> str:
     """The table, leaving out columns that are empty in every row, then each error once.
 
@@ -155,14 +160,9 @@ def text_table(rows: Sequence[Row], origins: Sequence[str] = ()) -> str:
     columns = [(name, [of(r) for r in rows]) for name, of in COLUMNS]
     columns.append(("from", list(origins) or [""] * len(rows)))
     shown = [(name, cells) for name, cells in columns if any(cells)]
-    widths = [max(len(name), *map(len, cells)) for name, cells in shown]
-    lines = [_line([name for name, _ in shown], widths)]
-    lines += [_line([cells[i] for _, cells in shown], widths) for i in range(len(rows))]
-    return "\n".join([*lines, *notes(rows)])
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(c.ljust(w) for c, w in zip(cells, widths, strict=True)).rstrip()
+    keys = sum(name in KEYS for name, _ in shown)
+    lines = [[name for name, _ in shown], *([cells[i] for _, cells in shown] for i in range(len(rows)))]
+    return "\n".join([table(lines, keys=keys), *map(fit, notes(rows))])
 
 
 def notes(rows: Sequence[Row]) -> list[str]:

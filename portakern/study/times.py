@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from portakern.study.layout import fit, room, table
 from portakern.study.row import Row
 from portakern.study.table import case_text, evidence_text, notes, open_sizes_text, ratio_text, us_text
 
@@ -14,8 +15,8 @@ WIDTH = 80
 
 def times_text(rows: Sequence[Row]) -> str:
     """Every timed row's block, one line for each other row, then each error once."""
-    parts = [block(r) if r.time else _heading(r) for r in rows]
-    return "\n\n".join(parts) + "\n".join(["", *notes(rows)]).rstrip("\n") if parts else "no rows"
+    parts = [block(r) if r.time else fit(_heading(r)) for r in rows]
+    return "\n\n".join(parts) + "\n".join(["", *map(fit, notes(rows))]).rstrip("\n") if parts else "no rows"
 
 
 def block(row: Row) -> str:
@@ -52,7 +53,12 @@ def _contenders(t: Mapping[str, Any]) -> list[str]:
             cells.append([p["name"], "absent", "", "", ""])
     widths = [max(len(c[i]) for c in cells) for i in range(len(cells[0]))]
     sides = [str.ljust, str.rjust, str.rjust, str.rjust, str.ljust]
-    return [("  " + "  ".join(side(c, w) for side, c, w in zip(sides, line, widths, strict=True))).rstrip() for line in cells]
+    aligned = [("  " + "  ".join(side(c, w) for side, c, w in zip(sides, line, widths, strict=True))).rstrip()
+               for line in cells]  # fmt: skip
+    wide = room()
+    if wide is None or max(map(len, aligned)) <= wide:
+        return aligned
+    return [f"  {line}" for line in table(cells, width=wide - 2).splitlines()]
 
 
 def _time(t: Mapping[str, Any]) -> list[str]:
@@ -118,4 +124,7 @@ def _about(p: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str, prefix: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=prefix, subsequent_indent="    ", break_long_words=False) if text else []
+    if not text:
+        return []
+    return textwrap.wrap(text, min(WIDTH, room() or WIDTH), initial_indent=prefix, subsequent_indent="    ",
+                         break_long_words=False)  # fmt: skip

@@ -17,18 +17,20 @@ from portakern import native
 from portakern.backend import CompiledBinary, Executable, Prepared, Runtime, Target
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
-from portakern.launch import device_of, prepare
+from portakern.launch import arrays_of, device_of, prepare
 from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
+from portakern.study import steps
 from portakern.study.peer_calls import Absent, PeerCalls, differing, one_line
 from portakern.study.provenance import commit_of, now
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded, loaded
 from portakern.study.work import Work
+from portakern.timing.call_clock import HasClock
 from portakern.timing.inputs import ArrayPlace, InputSets, input_sets, place_of, same_bytes
 from portakern.timing.measure import Contender, ContenderError, Measurement, Options, Timing, compared, measure
-from portakern.timing.peers import Peer, Subject
+from portakern.timing.peers import Peer, Subject, import_soon
 from portakern.timing.roofline import Copy, measured_copy, product_of, roofline
 
 OURS = "portakern"
@@ -57,13 +59,33 @@ def time(work: Work, made: Build, against: Sequence[str] = (), options: Mapping[
         lost: peers that are not tried, each with the reason.
     """
     def step() -> Build:
-        if work.foreign is not None:
+        if work.foreign is not None and not has_clock(work):
             from portakern.study.apart import timed_apart
 
             return Build(timed_apart(work, made, against, options or {}, lost or {}))
-        return Build(Session(work, made, Options(**(options or {}))).run(against, lost or {}))
+        return Build(session_of(work, made, Options(**(options or {}))).run(against, lost or {}))
 
     return guarded(made.row, step).row
+
+
+def session_of(work: Work, made: Build, options: Options) -> Session:
+    """How the row of what was built is timed."""
+    if not has_clock(work):
+        return Session(work, made, options)
+    from portakern.study.clocked_timing import ClockedSession, TracedSession
+
+    return (ClockedSession if work.foreign is None else TracedSession)(work, made, options)
+
+
+def has_clock(work: Work) -> bool:
+    """Whether the device has a clock of its own, apart from the native core."""
+    return isinstance(registry().language(registry().target(work.target).language).runtime, HasClock)
+
+
+def build(work: Work, against: Sequence[str], **how: bool) -> Build:
+    """:func:`portakern.study.steps.build` of what will be timed in this process, against peers."""
+    import_soon(against)
+    return steps.build(work, **how)
 
 
 @dataclass
@@ -93,15 +115,23 @@ class Session:
         assert runtime is not None
         self.runtime = runtime
         # Loaded first: a runtime may have to prepare the process before the device can be found.
-        self.executable = loaded(self.work, self.made, self.binary)
-        found = device_of(runtime, self.target)
+        self.executable = self._load()
+        self.device = self._find_device()
+        self.program = bind(self.work.program, self.work.sizes)
+
+    def _load(self) -> Executable:
+        return loaded(self.work, self.made, self.binary)
+
+    def _find_device(self) -> native.Device:
+        """Where it is timed, and with it the place of the arrays."""
+        found = device_of(self.runtime, self.target)
         if found is None and self.target.device.kind != "cpu":
             raise PortakernError("not-timed", f"{self.target} is not timed: its runtime names no device of the native core",
                                  hint="the host's clock would see the queueing and not the work")
         # On a CPU, work that is done when the call returns is timed as the host's.
-        self.device = found or open_device("host")
-        self.program = bind(self.work.program, self.work.sizes)
-        self.place = place_of(self.target, self.device.ordinal)
+        device = found or open_device("host")
+        self.place = place_of(self.target, device, arrays_of(self.runtime))
+        return device
 
     # ---- the way of a row
 
@@ -136,13 +166,17 @@ class Session:
         while True:
             self._poison()
             try:
-                return measure(device, [ours(), *map(calls.contender, left)], self._how(), self._refreshing(device)), left
+                return self._loop(device, [ours(), *map(calls.contender, left)]), left
             except ContenderError as error:
                 failed = next((p for p in left if p.name == error.contender), None)
                 if failed is None or error.kind in FATAL:
                     raise
                 left.remove(failed)
                 absent.append(Absent(failed.name, one_line(f"failed while it was timed: {error.message}")))
+
+    def _loop(self, device: native.Device, contenders: Sequence[Contender]) -> Measurement:
+        """The contenders in turns."""
+        return measure(device, contenders, self._how(), self._refreshing(device))
 
     def _how(self) -> Options:
         """What the loop is asked."""

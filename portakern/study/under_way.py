@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from portakern.backend import Language
 from portakern.errors import PortakernError
 from portakern.registry import registry
 from portakern.spec.bind import bind
@@ -13,7 +14,7 @@ from portakern.study import steps
 from portakern.study.peers_apart import time_for
 from portakern.study.provenance import environment
 from portakern.study.row import Row
-from portakern.study.slots import SlotTask, room
+from portakern.study.slots import Room, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.timing.inputs import bytes_of
@@ -37,6 +38,8 @@ class RowsUnderWay:
         full_check: whether sizes for which the oracle would take minutes are checked in full all the same.
         finished: called with the number of each row that is finished, and the row.
         alone: takes a task that must not run beside others, such as timing; ``None`` where nothing runs beside it.
+        shared: the environment of the one room in which languages are timed that may share a process; ``None`` where each
+            has its own.
     """
 
     goal: str
@@ -46,6 +49,7 @@ class RowsUnderWay:
     full_check: bool = True
     finished: Callable[[int, Row], None] = lambda number, row: None
     alone: Callable[[SlotTask], None] | None = None
+    shared: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         assert self.goal in GOALS
@@ -76,16 +80,26 @@ class RowsUnderWay:
             env = steps.run_environment(target, self._made[index].runner)
         else:
             env = steps.build_environment(language)
-        function, kwargs = f"portakern.study.steps:{step}", {}
+        function = f"portakern.study.steps:{step}"
+        kwargs: dict[str, Any] = {}
         if step == "build":
             kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}
+            if self.goal == "timed" and self._works[index].foreign is None:
+                function, kwargs["against"] = "portakern.study.timing:build", self.timing.get("against", ())
         elif step == "check":
             kwargs = {"full": self.full_check}
         elif step == "time":
             function, kwargs = "portakern.study.timing:time", dict(self.timing)
             limit_s += time_for(self.timing) if self._works[index].foreign is not None else 0.0
         needs = needs_of(self._works[index]) if step == "check" else 0
-        return SlotTask(room(language.name, env), Job((index, step), function, args, kwargs, limit_s), needs=needs)
+        by_one = step in ("check", "time") and steps.held_by_one(language, self._made[index].runner)
+        job = Job((index, step), function, args, kwargs, limit_s)
+        return SlotTask(self._room(language, env, step), job, needs=needs, by_one=by_one)
+
+    def _room(self, language: Language, env: Mapping[str, str], step: str) -> Room:
+        """Where a step is done: all of a row's where rows are timed, the timing alone where they are compared."""
+        shared = self.shared if language.shares_process and (self.goal == "timed" or step == "time") else None
+        return room(language.name, env) if shared is None or not env.items() <= shared.items() else room("shared", shared)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""

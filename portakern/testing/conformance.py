@@ -426,13 +426,17 @@ def prepared_as_called(work: Work) -> None:
     """Runs in a worker.  Raises :class:`AssertionError` where a prepared call and a call differ."""
     import numpy as np
 
+    from portakern.launch import arrays_of, device_of
+    from portakern.native import open_device
     from portakern.spec.bind import bind
     from portakern.spec.inputs import make_inputs
     from portakern.study.built import Built
     from portakern.timing.inputs import place_of
 
     built = Built(work)
-    place = place_of(built.target)
+    runtime = registry().language(built.target.language).runtime
+    assert runtime is not None
+    place = place_of(built.target, device_of(runtime, built.target) or open_device("host"), arrays_of(runtime))
     program = bind(work.program, work.sizes)
     first, second = (list(make_inputs(program, work.families, seed).values()) for seed in (0, 1))
     inputs = [place.put(x) for x in first]

@@ -6,7 +6,7 @@ import importlib.util
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import ToolMissing
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.launch.device_arrays import DeviceArray
 from portakern.spec.inputs import Family, make_inputs
+
+if TYPE_CHECKING:
+    from portakern import native
 
 MOST_SETS = 16
 MOST_BYTES = 4 << 30
@@ -91,20 +95,60 @@ class TorchPlace:
             array.reshape(-1).view(self.torch.uint8).fill_(byte)
 
 
-def place_of(target: Target, ordinal: int = 0) -> ArrayPlace:
-    """Where arrays for ``target`` go: host memory for a CPU, else the accelerator.
+class DevicePlace:
+    """Memory of a device of the native core, where torch does not drive it: peers cannot work there."""
 
-    Raises :class:`ToolMissing` where nothing here can make arrays on the accelerator.
+    library = "device"
+
+    def __init__(self, device: native.Device) -> None:
+        self.device = device
+
+    def put(self, host: np.ndarray) -> DeviceArray:
+        made = DeviceArray(self.device, host.shape, _NAMES[host.dtype.name])
+        made.write(host)
+        return made
+
+    def write(self, array: DeviceArray, host: np.ndarray) -> None:
+        array.write(host)
+
+    def get(self, array: DeviceArray) -> np.ndarray:
+        return array.read()
+
+    def fill(self, array: DeviceArray, byte: int) -> None:
+        if array.memory.count:
+            self.device.fill(array.memory.address, byte, array.memory.count)
+            self.device.synchronize()
+
+
+_NAMES = {numpy_dtype(d).name: d for d in DTYPES if DTYPES[d].bits >= 8}
+
+
+def place_of(target: Target, device: native.Device, arrays: str = "") -> ArrayPlace:
+    """Where arrays for ``target`` go: host memory for a CPU, else the accelerator, through torch where that drives it.
+
+    Args:
+        target: what is timed.
+        device: the accelerator.
+        arrays: what torch calls accelerators of its kind, where another one may be torch's.
     """
     if target.device.kind == "cpu":
         return HostPlace()
+    try:
+        return torch_place(device.ordinal, arrays)
+    except ToolMissing:
+        return DevicePlace(device)
+
+
+def torch_place(ordinal: int = 0, arrays: str = "") -> TorchPlace:
+    """torch's tensors on its accelerator.  Raises :class:`ToolMissing` where there is none, or it is none of ``arrays``."""
     if importlib.util.find_spec("torch") is None:
-        raise ToolMissing(f"timing on {target} needs torch, which makes the arrays", hint="pip install 'portakern[torch]'")
+        raise ToolMissing("torch is not installed", hint="pip install 'portakern[torch]'")
     import torch
 
     found = torch.accelerator.current_accelerator()
-    if found is None:
-        raise ToolMissing(f"torch {torch.__version__} sees no accelerator", hint="install the torch that is built for it")
+    if found is None or (arrays and found.type != arrays):
+        raise ToolMissing(f"torch {torch.__version__} sees no accelerator of this kind",
+                          hint="install the torch that is built for it")  # fmt: skip
     return TorchPlace(f"{found.type}:{ordinal}")
 
 
@@ -145,9 +189,13 @@ def as_library(host: np.ndarray, place: ArrayPlace, library: str) -> Any:
     """An input for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
     if not host.ndim:
         return host.item()
-    if library == "numpy":
-        return HostPlace().put(host)
-    return place.put(host) if place.library == "torch" else from_numpy(HostPlace().put(host))
+    if library == place.library:
+        return place.put(host)
+    if library == "jax":
+        import jax.numpy
+
+        return jax.numpy.asarray(host)
+    return HostPlace().put(host) if library == "numpy" else from_numpy(HostPlace().put(host))
 
 
 # ---- sets of inputs -------------------------------------------------------------------------------------------------------

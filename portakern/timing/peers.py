@@ -1,4 +1,4 @@
-"""What a kernel is timed against: numpy, PyTorch as it is and compiled, or a function in a file.
+"""What a kernel is timed against: numpy, PyTorch as it is and compiled, XLA through jax, or a function in a file.
 
 An operator may say how PyTorch's users write it (``@operator(torch=...)``); where it does not, and for numpy, the peer is the
 traced program itself, run on that library's arrays.  Compiling a peer is not part of its time; its results are compared with
@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +28,7 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.native import now_ns
 from portakern.timing.inputs import to_numpy
 
-NAMES = ("numpy", "torch.eager", "torch.compile")
+NAMES = ("numpy", "torch.eager", "torch.compile", "xla")
 
 COMPILE_MODES = {False: "default", True: "max-autotune-no-cudagraphs"}
 """Mode of torch.compile for programs without and with a contraction or convolution: the better one for either kind."""
@@ -36,7 +38,7 @@ _PRODUCTS = (t.Contract, t.Convolve)
 
 @dataclass(frozen=True)
 class Peer:
-    """``call(*inputs)`` does the work on arrays of ``library`` (``numpy`` or ``torch``).
+    """``call(*inputs)`` does the work on arrays of ``library`` (``numpy``, ``torch`` or ``jax``).
 
     ``form`` says what is called, ``notes`` where it differs from the operator, ``mode`` and ``compile_s`` how and how long it
     was compiled (not timed).
@@ -97,6 +99,17 @@ def check_names(names: Sequence[str]) -> None:
             raise UsageError(f"there is no file {path}", hint="a peer in a file is given as FILE.py:FUNCTION")
 
 
+def import_soon(names: Sequence[str]) -> None:
+    """Imports the library of peers beside what this process does now, such as waiting for a compiler."""
+    global _importing
+    if _importing is None and any(n.startswith("torch.") for n in names) and importlib.util.find_spec("torch") is not None:
+        _importing = threading.Thread(target=importlib.import_module, args=("torch",), daemon=True)
+        _importing.start()
+
+
+_importing: threading.Thread | None = None
+
+
 def find(name: str, subject: Subject) -> Peer:
     """The peer called ``name`` (as in :func:`check_names`).
 
@@ -104,30 +117,50 @@ def find(name: str, subject: Subject) -> Peer:
     """
     if name == "numpy":
         return _program_peer(name, "numpy", subject)
+    if _importing is not None:
+        _importing.join()
     if name in ("torch.eager", "torch.compile"):
         if importlib.util.find_spec("torch") is None:
             raise ToolMissing(f"{name} needs torch", hint="pip install 'portakern[torch]'")
         set_precision(subject)
         return _declared(name, subject) if subject.torch else _program_peer(name, "torch", subject)
+    if name == "xla":
+        return _xla(subject)
     return _from_file(name, subject.params)
 
 
 def compiled(peer: Peer, subject: Subject, arrays: Sequence[Any]) -> Peer:
-    """``torch.compile`` of a peer, compiled by a first call on ``arrays``, whose seconds are noted."""
+    """``torch.compile`` of a peer, compiled by a first call on ``arrays``, whose seconds are noted; as it was compiled before,
+    where this process has done so for another target."""
     import torch
 
-    mode = COMPILE_MODES[subject.has_products]
-    fresh_compiler()
-    call = torch.compile(peer.call, mode=mode, dynamic=False)
-    begun = now_ns()
-    call(*arrays)
-    return replace(peer, call=call, mode=mode, compile_s=(now_ns() - begun) / 1e9)
+    key = (peer.form, str(subject.program), repr(sorted(subject.params.items())), *map(_described, arrays))
+    if key not in _compiled:
+        mode = COMPILE_MODES[subject.has_products]
+        if len(_compiled) % KEPT == 0:
+            fresh_compiler()
+        call = torch.compile(peer.call, mode=mode, dynamic=False)
+        begun = now_ns()
+        call(*arrays)
+        _compiled[key] = {"call": call, "mode": mode, "compile_s": (now_ns() - begun) / 1e9}
+    return replace(peer, **_compiled[key])
+
+
+def _described(x: Any) -> tuple[str, ...]:
+    return (str(x.dtype), str(tuple(x.shape)), str(x.stride()), str(x.device)) if hasattr(x, "stride") else (repr(x),)
+
+
+_compiled: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+KEPT = 6
+"""So many compiled peers are kept in a process."""
 
 
 def fresh_compiler() -> None:
     """Forgets what PyTorch has compiled: after eight functions in a process it would run the ninth as it is, and only warn."""
     import torch._dynamo
 
+    _compiled.clear()
     torch._dynamo.reset()
     torch._dynamo.config.fail_on_recompile_limit_hit = True
 
@@ -168,6 +201,25 @@ def _set_precision(program: TensorProgram) -> None:
 def _program_peer(name: str, library: str, subject: Subject) -> Peer:
     made = array_function(subject.program, library)
     return Peer(name, library, made.call, "the traced program", made.notes)
+
+
+def _xla(subject: Subject) -> Peer:
+    """The traced program in jax.numpy as one program of XLA; a call has ended when it returns."""
+    if importlib.util.find_spec("jax") is None:
+        raise ToolMissing("xla needs jax", hint="pip install 'portakern[tpu]'")
+    if "jax" not in sys.modules:
+        # Where the kernel is no TPU's, a TPU or GPU that jax would find is not asked for.
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    made = array_function(subject.program, "jax")
+    made.call.__name__ = "xla"  # what traces call the program
+    program = jax.jit(made.call)
+
+    def call(*arrays: Any) -> Any:
+        return jax.block_until_ready(program(*arrays))
+
+    return Peer("xla", "jax", call, "the traced program, by jax.jit", made.notes)
 
 
 def _declared(name: str, subject: Subject) -> Peer:

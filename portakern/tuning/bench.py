@@ -198,7 +198,7 @@ def _opened(work: Work, default: CompiledCandidate) -> _Session:
     device = launch.device_of(runtime, target) or open_device("host")
     facts = device.facts
     program = bind(work.program, work.sizes)
-    sets = input_sets(program, work.families, place_of(target), facts.cache_bytes,
+    sets = input_sets(program, work.families, place_of(target, device, launch.arrays_of(runtime)), facts.cache_bytes,
                       facts.memory_bytes)  # fmt: skip
     session = _Session(work, sets, device)
     first = _load(session, default)

@@ -16,6 +16,7 @@ from portakern.study import provenance, steps
 from portakern.study.row import Row, without_samples
 from portakern.study.steps import Build
 from portakern.study.work import Work
+from portakern.timing.call_clock import HasClock
 from portakern.tools.cache import digest
 from portakern.tuned.database import Database, Entry, Trial
 from portakern.tuning.cost import FAR_BEHIND
@@ -136,13 +137,14 @@ def nests_of(work: Work) -> list[Nest]:
 
 
 def mode_of(work: Work) -> str:
-    """``time`` where the silicon is here, ``estimate`` where the language can estimate.  Raises :class:`ToolMissing`."""
+    """``time`` where the silicon is here and the native core times it, ``estimate`` where the language can estimate.  Raises
+    :class:`ToolMissing`."""
     target = registry().target(work.target)
     language = registry().language(target.language)
     missing = []
     if language.toolchain is not None and not (found := language.toolchain.available(target)):
         raise ToolMissing(f"nothing here compiles for {target}: {found.detail}", hint=steps.install_hint(language))
-    if language.runtime is not None:
+    if language.runtime is not None and not isinstance(language.runtime, HasClock):
         if found := language.runtime.available(target):
             return "time"
         missing.append(found.detail)

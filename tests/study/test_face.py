@@ -26,7 +26,7 @@ OTHERWISE = {"operator": "op", "targets": "target", "timeout": "timeout_s", "no_
              "no_store": "store", "shape": "values", "param": "values"}  # fmt: skip
 """Options that a function may have by another name."""
 
-PRINTED = {"help", "json", "html", "samples", "output", "asm"}
+PRINTED = {"help", "json", "schema", "html", "samples", "output", "asm"}
 """What is about files and printing, for which results have methods."""
 
 ELSEWHERE = {

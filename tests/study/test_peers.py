@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from portakern.errors import PortakernError, UsageError
 from portakern.ir import oracle
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
-from portakern.spec.load import library
+from portakern.spec.load import library, load_operator
 from portakern.study.work import Problem, Work, of_case, works
 from portakern.timing import peers
 from portakern.timing.inputs import from_numpy
@@ -121,3 +122,38 @@ def test_agreement(ours: list[float], theirs: list[float], same: bool):
 def test_whole_numbers_must_be_equal_and_shapes_too():
     assert "1 of 3" in agreement(np.array([1, 2, 3]), np.array([1, 2, 4]), ("i32",)).message
     assert "shape" in agreement(np.zeros((2, 3)), np.zeros((3, 2)), ("f32",)).message
+
+
+def test_compiled_peers_are_kept_until_pytorch_forgets_them(monkeypatch: pytest.MonkeyPatch):
+    asked: list[str] = []
+    monkeypatch.setattr(torch, "compile", lambda f, **how: asked.append(how["mode"]) or f)
+    peers.fresh_compiler()
+    subject = peers.Subject(load_operator("softmax").program({"M": 4, "N": 8}, {}, "f32"))
+    other = peers.Subject(load_operator("softmax").program({"M": 5, "N": 8}, {}, "f32"))
+    peer = peers.Peer("torch.compile", "torch", lambda x: x, "F.softmax(x, -1)")
+    x = torch.ones(4, 8)
+    first = peers.compiled(peer, subject, [x])
+    assert peers.compiled(peer, subject, [torch.zeros(4, 8)]) == first and len(asked) == 1
+    peers.compiled(peer, other, [torch.ones(5, 8)])
+    peers.compiled(peer, subject, [x.t().contiguous().t()])
+    assert len(asked) == 3
+    peers.fresh_compiler()
+    peers.compiled(peer, subject, [x])
+    assert len(asked) == 4
+
+
+def test_the_library_of_peers_is_imported_beside_what_comes_before(monkeypatch: pytest.MonkeyPatch):
+    """And waited for where a peer is looked for."""
+    imported: list[str] = []
+    may_end = threading.Event()
+    subject = peers.Subject(load_operator("softmax").program({"M": 4, "N": 8}, {}, "f32"))
+    monkeypatch.setattr(peers, "_importing", None)
+    monkeypatch.setattr(peers.importlib, "import_module", lambda name: may_end.wait(10) and imported.append(name))
+    peers.import_soon(["numpy", "xla"])
+    assert peers._importing is None
+    peers.import_soon(["torch.eager"])
+    peers.import_soon(["torch.compile"])
+    assert peers._importing is not None and not imported
+    may_end.set()
+    peers.find("torch.eager", subject)
+    assert imported[0] == "torch"

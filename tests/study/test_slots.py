@@ -55,3 +55,22 @@ def test_a_crash_costs_one_task_and_a_deadline_another():
     assert found["slow"].error is not None and found["slow"].error.kind == "timeout"
     assert found["fine"].error is None
     assert sys.modules.get("jobs") is None  # nothing ran here
+
+
+def test_what_one_worker_holds_no_other_slot_takes():
+    held = [SlotTask(room("tpu", {}), Job(n, "jobs:room_of", ("X",)), by_one=True) for n in range(6)]
+    free = [SlotTask(room("a", {}), Job(10 + n, "jobs:room_of", ("X",))) for n in range(6)]
+    slow = [SlotTask(room("b", {}), Job(20 + n, "jobs:slow", (0.2,))) for n in range(2)]
+    with Slots(3) as slots:
+        found = {o.id: o.unwrap() for o in slots.run([*held[:3], *free, *slow, *held[3:]], nothing)}
+    assert len({found[n][1] for n in range(6)}) == 1
+    assert len(found) == 14
+
+
+def test_what_a_worker_held_is_free_when_it_has_ended():
+    def again(task: SlotTask, outcome: Outcome) -> list[SlotTask]:
+        return [SlotTask(task.room, Job(1, "jobs:told", ("",)), by_one=True)] if outcome.id == 0 else []
+
+    with Slots(2) as slots:
+        found = list(slots.run([SlotTask(room("tpu", {}), Job(0, "jobs:told", ("device-lost",)), by_one=True)], again))
+    assert [o.id for o in found] == [0, 1] and found[0].unwrap().method != found[1].unwrap().method  # type: ignore[attr-defined]

@@ -54,6 +54,7 @@ CPP = Language(
     adopt=adopt,
     forks=True,
     words=WORDS,
+    shares_process=True,
 )
 
 __all__ = ["CPP", "adopt", "parameters"]

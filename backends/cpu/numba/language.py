@@ -52,4 +52,5 @@ NUMBA = Language(
     preload=("numba",),
     forks=True,
     words=WORDS,
+    shares_process=True,
 )

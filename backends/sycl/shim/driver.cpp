@@ -1,5 +1,6 @@
 // The table of the driver "sycl": SYCL's CPU device, with unified shared memory, in-order queues that keep profiles, and
-// kernels taken from programs of the OpenCL beneath.
+// kernels taken from programs of the OpenCL beneath; behind it in the count of devices the GPUs of the Level Zero adapter, with
+// memory of their own and kernels taken from SPIR-V. No GPU has run any of this yet (docs/drivers.md).
 //
 // As with the OpenCL driver, an event is a place between two commands: as the beginning of a span it is the start of the
 // next one, as the end the end of the last one. The closed gate is a user event that the next command depends on. Nothing
@@ -75,16 +76,20 @@ struct Kernel {
 
 struct Module {
     using Handle = pk_module_t;
-    cl_program program = nullptr;
+    cl_program program = nullptr;  // of the CPU device
     std::list<Kernel> kernels;
+    std::optional<sycl::kernel_bundle<sycl::bundle_state::executable>> bundle;  // of a GPU
 };
 
 struct Device {
     using Handle = pk_device_t;
-    explicit Device(const sycl::device& d) : device(d), context(d) {}
+    // Queues of other libraries share the default context of a GPU's platform.
+    Device(const sycl::device& d, bool is_gpu)
+        : device(d), context(is_gpu ? d.get_platform().khr_get_default_context() : sycl::context(d)), gpu(is_gpu) {}
 
     sycl::device device;
     sycl::context context;
+    bool gpu;
     int32_t ordinal = 0;
     std::recursive_mutex mutex;
     std::list<Stream> streams;
@@ -102,6 +107,7 @@ struct Device {
 using Locked = std::lock_guard<std::recursive_mutex>;
 
 int64_t cache_bytes = 0;  // the machine's last level, which SYCL does not tell
+std::vector<std::byte> gpu_kernels;  // own_gpu.cpp as SPIR-V
 
 bool ended(const sycl::event& e) {
     using sycl::info::event_command_status;
@@ -130,10 +136,10 @@ pk_status submit(Device* device, Stream* stream, const char* function, F command
 void probe(const char*, pk_probe* out) {
     out->present = 1;
     PK_TEXT(out->path, "the shim");
-    if (!shim::attempt([&] { out->device_count = static_cast<int32_t>(shim::cpus().size()); })) {
+    if (!shim::attempt([&] { out->device_count = static_cast<int32_t>(shim::cpus().size() + shim::gpus().size()); })) {
         PK_TEXT(out->error, shim::last_error);
     } else if (out->device_count == 0) {
-        PK_TEXT(out->error, "SYCL finds no CPU device");
+        PK_TEXT(out->error, "SYCL finds no CPU device and no GPU");
     }
 }
 
@@ -148,9 +154,11 @@ pk_status stream_create(Device* device, Stream** out) {
 pk_status open(const char*, int32_t ordinal, Device** out) {
     std::unique_ptr<Device> device;
     const pk_status status = done("sycl::device", [&] {
-        const auto found = shim::cpus();
-        if (ordinal < 0 || static_cast<size_t>(ordinal) >= found.size()) throw std::runtime_error("no such CPU device");
-        device = std::make_unique<Device>(found[ordinal]);
+        const auto cpus = shim::cpus(), gpus = shim::gpus();
+        const auto number = static_cast<size_t>(ordinal);
+        if (ordinal < 0 || number >= cpus.size() + gpus.size()) throw std::runtime_error("no such device");
+        const bool gpu = number >= cpus.size();
+        device = std::make_unique<Device>(gpu ? gpus[number - cpus.size()] : cpus[number], gpu);
         device->ordinal = ordinal;
     });
     if (status != PK_OK) return PK_NO_DEVICE;
@@ -159,19 +167,20 @@ pk_status open(const char*, int32_t ordinal, Device** out) {
     return PK_OK;
 }
 
+void give_back(Module& module) {
+    module.kernels.clear();
+    if (module.program) PK_OPENCL(clReleaseProgram)(module.program);
+}
+
 void unload(Device*, Module* module) {
-    module->kernels.clear();
-    shim::attempt([&] { PK_OPENCL(clReleaseProgram)(module->program); });
+    shim::attempt([&] { give_back(*module); });
     delete module;
 }
 
 void close(Device* device) {
     shim::attempt([&] {
         if (device->swept) sycl::free(device->swept, device->context);
-        if (device->own) {
-            device->own->kernels.clear();
-            PK_OPENCL(clReleaseProgram)(device->own->program);
-        }
+        if (device->own) give_back(*device->own);
         delete device;
     });
 }
@@ -188,13 +197,19 @@ pk_status facts(Device* device, pk_facts* out) {
         out->clock_khz = static_cast<int32_t>(d.get_info<info::max_clock_frequency>()) * 1000;
         out->shared_bytes = static_cast<int32_t>(d.get_info<info::local_mem_size>());
         out->memory_bytes = static_cast<int64_t>(d.get_info<info::global_mem_size>());
-        out->cache_bytes = std::max<int64_t>(static_cast<int64_t>(d.get_info<info::global_mem_cache_size>()), cache_bytes);
-        size_t tick = 0;
-        PK_OPENCL(clGetDeviceInfo)(shim::native_device(device->first->queue), CL_DEVICE_PROFILING_TIMER_RESOLUTION,
-                                   sizeof(tick), &tick, nullptr);
-        out->timer_ns = static_cast<int64_t>(tick);
+        out->cache_bytes = static_cast<int64_t>(d.get_info<info::global_mem_cache_size>());
+        if (device->gpu) {
+            snprintf(out->arch, sizeof(out->arch), "0x%04x", shim::gpu_number(d));
+            out->timer_ns = static_cast<int64_t>(d.get_info<info::profiling_timer_resolution>());
+        } else {
+            out->cache_bytes = std::max(out->cache_bytes, cache_bytes);
+            size_t tick = 0;
+            PK_OPENCL(clGetDeviceInfo)(shim::native_device(device->first->queue), CL_DEVICE_PROFILING_TIMER_RESOLUTION,
+                                       sizeof(tick), &tick, nullptr);
+            out->timer_ns = static_cast<int64_t>(tick);
+            out->host_memory = d.has(sycl::aspect::usm_system_allocations) ? 1 : 0;
+        }
         out->flush_bytes = static_cast<int64_t>(portakern::whole_groups(2 * out->cache_bytes) * portakern::bytes_per_group);
-        out->host_memory = d.has(sycl::aspect::usm_system_allocations) ? 1 : 0;
     });
 }
 
@@ -232,8 +247,9 @@ void* address(pk_pointer pointer) { return reinterpret_cast<void*>(pointer); }
 
 pk_status allocate(Device* device, size_t bytes, pk_pointer* out) {
     void* made = nullptr;
-    const pk_status status = done("sycl::aligned_alloc_shared", [&] {
-        made = sycl::aligned_alloc_shared(4096, std::max<size_t>(bytes, 1), device->device, device->context);
+    const pk_status status = done("sycl::aligned_alloc", [&] {
+        const auto kind = device->gpu ? sycl::usm::alloc::device : sycl::usm::alloc::shared;
+        made = sycl::aligned_alloc(4096, std::max<size_t>(bytes, 1), device->device, device->context, kind);
         if (made == nullptr) throw std::runtime_error("no " + std::to_string(bytes) + " bytes");
     });
     *out = reinterpret_cast<pk_pointer>(made);
@@ -278,7 +294,22 @@ pk_status fill(Device* device, Stream* stream, pk_pointer to, uint8_t value, siz
 
 // ---- kernels
 
+// A GPU's binary is SPIR-V, which its driver compiles now.
+sycl::kernel_bundle<sycl::bundle_state::executable> bundle_of(const Device& device, const void* spirv, size_t bytes) {
+    const auto* first = static_cast<const std::byte*>(spirv);
+    const std::vector<std::byte> copy(first, first + bytes);
+    auto source = syclx::create_kernel_bundle_from_source(device.context, syclx::source_language::spirv, copy);
+    return syclx::build(source);
+}
+
 pk_status load(Device* device, const void* binary, size_t bytes, Module** out) {
+    if (device->gpu) {
+        return done("sycl::build", [&] {
+            auto made = std::make_unique<Module>();
+            made->bundle.emplace(bundle_of(*device, binary, bytes));
+            *out = made.release();
+        });
+    }
     return done("clBuildProgram", [&] {
         auto made = std::make_unique<Module>();
         made->program = shim::built(device->first->queue, binary, bytes, false, "");
@@ -292,7 +323,8 @@ pk_status kernel(Device* device, Module* module, const char* name, uint32_t shar
     return done("clCreateKernel", [&] {
         // The compiler puts a prefix before the name of a free function.
         const std::string full = "__sycl_kernel_" + std::string(name);
-        module->kernels.push_back({shim::kernel_of(device->first->queue, module->program, full.c_str())});
+        module->kernels.push_back({module->bundle ? module->bundle->ext_oneapi_get_kernel(full)
+                                                  : shim::kernel_of(device->first->queue, module->program, full.c_str())});
         *out = &module->kernels.back();
     });
 }
@@ -411,11 +443,23 @@ pk_status event_elapsed(Device* device, Event* begin, Event* end, double* nanose
 
 // ---- between samples
 
-pk_status prepare_own(Device* device) {
-    const Locked lock(device->mutex);
-    if (device->swept != nullptr) return PK_OK;
+pk_status load_own_of_gpu(Device* device) {
+    if (gpu_kernels.empty()) return refused(PK_UNSUPPORTED, "the kernels of this driver were not compiled for a GPU");
+    return done("sycl::build", [&] {
+        Module made;
+        made.bundle.emplace(bundle_of(*device, gpu_kernels.data(), gpu_kernels.size()));
+        for (const char* name : {"__sycl_kernel_pk_read", "__sycl_kernel_pk_empty"}) {
+            made.kernels.push_back({made.bundle->ext_oneapi_get_kernel(name)});
+        }
+        device->own.emplace(std::move(made));
+        device->read = &device->own->kernels.front();
+        device->empty = &device->own->kernels.back();
+    });
+}
+
+pk_status load_own_of_cpu(Device* device) {
     const sycl::queue& queue = device->first->queue;
-    const pk_status status = done("clBuildProgram", [&] {
+    return done("clBuildProgram", [&] {
         cl_context context = sycl::get_native<sycl::backend::opencl>(queue.get_context());
         cl_device_id id = shim::native_device(queue);
         const char* text = portakern::own_kernels;
@@ -434,6 +478,12 @@ pk_status prepare_own(Device* device) {
         device->empty = &*each++;
         device->wake = &*each;
     });
+}
+
+pk_status prepare_own(Device* device) {
+    const Locked lock(device->mutex);
+    if (device->swept != nullptr) return PK_OK;
+    const pk_status status = device->gpu ? load_own_of_gpu(device) : load_own_of_cpu(device);
     if (status != PK_OK) return status;
     pk_facts told{};
     pk_pointer made = 0;
@@ -449,6 +499,7 @@ pk_status run(Device* device, Stream* stream, const Kernel* kernel, size_t group
     what.kernel = reinterpret_cast<pk_kernel_t>(const_cast<Kernel*>(kernel));
     for (int i = 0; i < 3; ++i) what.grid[i] = what.block[i] = what.cluster[i] = 1;
     what.grid[0] = static_cast<uint32_t>(groups);
+    if (device->gpu) what.block[0] = portakern::gpu_items;
     what.arg_count = static_cast<uint32_t>(args.size());
     what.args = args.data();
     return launch(device, stream, &what);
@@ -466,11 +517,12 @@ pk_status flush(Device* device, Stream* stream) {
     const uint64_t lines = portakern::lines_per_group;
     const pk_status status = run(device, stream, device->read, portakern::whole_groups(static_cast<size_t>(told.flush_bytes)),
                                  {{&device->swept, 8, PK_ARG_POINTER}, {&lines, 8, PK_ARG_VALUE}, {&device->swept, 8, PK_ARG_POINTER}});
-    // The runtime went out of the caches, too, and how it starts a kernel is not what is asked for.
-    return status == PK_OK ? launch_empty(device, stream) : status;
+    // The runtime went out of the CPU's caches, too, and how it starts a kernel is not what is asked for.
+    return status == PK_OK && !device->gpu ? launch_empty(device, stream) : status;
 }
 
 pk_status gate_create(Device* device, Gate** out) {
+    if (device->gpu) return refused(PK_UNSUPPORTED, "a queue of Level Zero cannot be made to wait for the host through SYCL");
     prepare_own(device);  // compiles and allocates: not behind a closed gate
     *out = new Gate;
     return PK_OK;
@@ -508,7 +560,7 @@ pk_driver made_table() {
     t.abi = PK_DRIVER_ABI;
     t.struct_size = sizeof(pk_driver);
     t.name = "sycl";
-    t.title = "SYCL's CPU device (intel-sycl-rt)";
+    t.title = "SYCL's CPU device and Level Zero GPUs (intel-sycl-rt)";
     t.probe = probe;
     t.open = entry<open>;
     t.close = entry<close>;
@@ -549,4 +601,10 @@ PK_API const pk_driver* pk_table(int64_t last_level_bytes) {
     cache_bytes = last_level_bytes;
     static const pk_driver table = made_table();
     return &table;
+}
+
+// The driver's kernels for GPUs (own_gpu.cpp) as SPIR-V; without them nothing is flushed there.
+PK_API void pk_gpu_kernels(const void* spirv, size_t bytes) {
+    const auto* first = static_cast<const std::byte*>(spirv);
+    gpu_kernels.assign(first, first + bytes);
 }

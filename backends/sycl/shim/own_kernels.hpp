@@ -39,6 +39,8 @@ constexpr std::size_t wake_groups_per_unit = 200;
 constexpr std::uint64_t lines_per_group = 4096;
 constexpr std::size_t bytes_per_group = 64 * lines_per_group;
 
+constexpr std::uint32_t gpu_items = 256;  // work-items of a group of own_gpu.cpp
+
 constexpr std::size_t whole_groups(std::size_t bytes) { return (bytes + bytes_per_group - 1) / bytes_per_group; }
 
 }  // namespace portakern

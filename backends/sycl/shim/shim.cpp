@@ -35,6 +35,18 @@ PK_API int pk_devices() {
     return count;
 }
 
+// Number of GPUs, which the driver counts behind the CPU devices, and what the PCI bus calls the first `room` of them;
+// -1 on failure.
+PK_API int pk_gpus(uint32_t* numbers, int room) {
+    int count = -1;
+    attempt([&] {
+        const auto found = gpus();
+        for (int i = 0; i < room && i < static_cast<int>(found.size()); ++i) numbers[i] = gpu_number(found[i]);
+        count = static_cast<int>(found.size());
+    });
+    return count;
+}
+
 // "name\tplatform\tdriver" of a CPU device.
 PK_API int pk_describe(int index, char* text, size_t capacity) {
     return attempt([&] {

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#if __has_include(<sycl/ext/intel/info/device.hpp>)
+#include <sycl/ext/intel/info/device.hpp>
+#endif
 #include <sycl/khr/split_headers/backend.hpp>
 #include <sycl/khr/split_headers/context.hpp>
 #include <sycl/khr/split_headers/device.hpp>
@@ -55,6 +58,28 @@ F* opencl(const char* name) {
 #define PK_OPENCL(name) shim::opencl<decltype(name)>(#name)
 
 inline std::vector<sycl::device> cpus() { return sycl::device::get_devices(sycl::info::device_type::cpu); }
+
+// GPUs that the Level Zero adapter offers. PK_GPU_STANDIN is for tests: the CPU device counts as a GPU with that number.
+inline std::vector<sycl::device> gpus() {
+#ifdef PK_GPU_STANDIN
+    return cpus();
+#else
+    std::vector<sycl::device> found;
+    for (const sycl::device& d : sycl::device::get_devices(sycl::info::device_type::gpu)) {
+        if (d.get_backend() == sycl::backend::ext_oneapi_level_zero) found.push_back(d);
+    }
+    return found;
+#endif
+}
+
+// What the PCI bus calls a GPU; 0 where its driver does not tell.
+inline uint32_t gpu_number(const sycl::device& d) {
+#ifdef PK_GPU_STANDIN
+    return PK_GPU_STANDIN;
+#else
+    return d.has(sycl::aspect::ext_intel_device_id) ? d.get_info<sycl::ext::intel::info::device::device_id>() : 0;
+#endif
+}
 
 inline cl_device_id native_device(const sycl::queue& q) { return sycl::get_native<sycl::backend::opencl>(q.get_device()); }
 

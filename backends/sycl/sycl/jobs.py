@@ -35,3 +35,7 @@ def build_cpu(text: str, kernels: Sequence[str], options: tuple[str, ...]) -> di
 
 def describe_device() -> str:
     return library.device_name()
+
+
+def describe_gpu(numbers: tuple[int, ...]) -> str:
+    return library.gpu(numbers).facts.name

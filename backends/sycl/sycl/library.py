@@ -24,6 +24,7 @@ from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
 from ..opencl.platforms import icd_directory, intel_library
+from . import gpus
 
 INSTALL = "pip install 'portakern[sycl]'"
 PACKAGE = "intel-sycl-rt"
@@ -147,6 +148,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "pk_kernel_free": (None, [c.c_void_p]),
     "pk_kernel_facts": (c.c_int, [c.c_void_p, c.c_void_p, c.POINTER(c.c_uint64)]),
     "pk_table": (c.c_void_p, [c.c_int64]),
+    "pk_gpus": (c.c_int, [c.POINTER(c.c_uint32), c.c_int]),
+    "pk_gpu_kernels": (None, [c.c_char_p, c.c_size_t]),
 }
 
 
@@ -158,7 +161,7 @@ def library() -> c.CDLL:
     if reason is not None or root is None:
         raise ToolMissing(f"SYCL cannot be used: {reason}", hint=INSTALL)
     os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory(systems=False)))
-    os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "opencl:cpu")
+    os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "opencl:cpu;level_zero:gpu" if gpus.on_the_bus() else "opencl:cpu")
     path = shim_file()
     try:
         for name in (*_PRELOAD, sycl_library(root).name):
@@ -191,17 +194,48 @@ def queue() -> int:
 
 @cache
 def device() -> native.Device:
-    """The first CPU device as the native core has it; registers the driver.
+    """The first CPU device as the native core has it.
 
     Raises:
         ToolMissing: SYCL cannot be used here.
         DriverError: it finds no CPU device.
     """
+    _register()
+    return native.open_device(DRIVER)
+
+
+@cache
+def gpu(numbers: tuple[int, ...]) -> native.Device:
+    """The first GPU of the Level Zero adapter that the PCI bus calls by one of these numbers.
+
+    Raises:
+        ToolMissing: SYCL cannot be used here, or shows no such GPU.
+        DriverError: the GPU cannot be opened.
+    """
+    shim = library()
+    _register()
+    room = (c.c_uint32 * 64)()
+    found = tuple(room[: max(shim.pk_gpus(room, len(room)), 0)])
+    for place, number in enumerate(found):
+        if number in numbers:
+            return native.open_device(DRIVER, max(shim.pk_devices(), 0) + place)
+    raise ToolMissing(f"SYCL's Level Zero adapter shows no GPU of {gpus.words(numbers)}: "
+                      f"found {gpus.words(found) or reason() or 'none'}",
+                      hint="may this process open /dev/dri, and does ONEAPI_DEVICE_SELECTOR leave level_zero:gpu?")
+
+
+@cache
+def _register() -> None:
+    """Hands the driver to the native core."""
     cache_bytes = native.open_device("host").facts.cache_bytes or 0
     make = c.pythonapi.PyCapsule_New
     make.restype, make.argtypes = c.py_object, [c.c_void_p, c.c_char_p, c.c_void_p]
     native.register_driver(make(library().pk_table(cache_bytes), _CAPSULE, None))
-    return native.open_device(DRIVER)
+
+
+def give_gpu_kernels(spirv: bytes) -> None:
+    """The driver's own kernels for GPUs (shim/own_gpu.cpp), which flush and calibrate."""
+    library().pk_gpu_kernels(spirv, len(spirv))
 
 
 _CAPSULE = b"portakern.driver"

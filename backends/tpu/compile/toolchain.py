@@ -17,6 +17,8 @@ TIMEOUT_S = 240.0
 class LibtpuToolchain:
     """Ahead-of-time compilation for five generations of TPU on any x86-64 Linux machine."""
 
+    environment = ENVIRONMENT
+
     def __init__(self) -> None:
         self._pool: WorkerPool | None = None
         self._lock = threading.Lock()

@@ -130,11 +130,15 @@ def _sizes_note(source: Source) -> str:
 
 def arguments_of(source: Source) -> list[Any]:
     """Shapes and dtypes that the entry is called with; open dims take their typical sizes."""
+    return arguments_at(source, typical_sizes(source))
+
+
+def arguments_at(source: Source, sizes: Mapping[str, int]) -> list[Any]:
+    """The same with the open dims given."""
     import jax
 
     from ..trace.dtypes import jax_dtype
 
-    sizes = typical_sizes(source)
     found = []
     for a in source.by_role("input", "scalar"):
         shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()

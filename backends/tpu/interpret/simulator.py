@@ -23,7 +23,8 @@ from portakern.backend import Availability, CompiledBinary, HostBuffer, Source, 
 from portakern.errors import PortakernError, RuntimeFault, SimulatorError
 from portakern.tools.cache import Cache, digest
 
-from ..trace.environment import HINT, package_version
+from ..trace.environment import ENVIRONMENT, HINT, package_version
+from ..trace.host_arrays import as_numpy, like, narrowed, store
 from .diagnostics import Diagnostic, fault
 
 STRICT_ELEMENTS = 65536
@@ -52,6 +53,7 @@ class PallasInterpreter:
     alone = True
     parts = ("kernels", "host")
     recalls = False
+    environment = ENVIRONMENT
 
     def available(self, target: Target) -> Availability:
         jax = package_version("jax")
@@ -91,12 +93,12 @@ class PallasExecutable:
         """
         outputs = self.source.by_role("output")
         inputs = self.source.by_role("input", "scalar")
-        arrays = list(self.example) if self.example is not None else [_narrow(buffers[a.name].array) for a in inputs]
+        arrays = list(self.example) if self.example is not None else [narrowed(buffers[a.name].array) for a in inputs]
         shaped = self._shaped(arrays)
         if not outputs:
             shaped.alone(arrays)
             return
-        self._store(shaped.run(arrays), buffers)
+        store(self.source, shaped.run(arrays), buffers)
 
     def watch(self) -> None:
         """There is nothing to note: what a traced function does hangs on nothing but shapes."""
@@ -105,30 +107,19 @@ class PallasExecutable:
         from .alone import Part
         from .interpretation import trace_for
 
-        arrays = [_narrow(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
+        arrays = [narrowed(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
         only, whole = Part(self.function, part), self._shaped(arrays)
         with _tracing_faults(self.source):
             trace_for(self.source.target.device.isa, only, arrays)
         # Where nothing is taken away the function is the one that is interpreted already.
         shaped = whole if part == "kernels" and not only.work else _ShapedSource(self.source, only, arrays)
-        self._store(shaped.once_more(arrays, plainly=bool(whole.unable)), buffers)
+        store(self.source, shaped.once_more(arrays, plainly=bool(whole.unable)), buffers)
         return only.words
-
-    def _store(self, results: Sequence[np.ndarray], buffers: Mapping[str, HostBuffer]) -> None:
-        outputs = self.source.by_role("output")
-        if len(results) != len(outputs):
-            raise RuntimeFault(f"{self.source.entry} returned {len(results)} arrays, the operator has {len(outputs)} outputs")
-        for array, result in zip(outputs, results, strict=True):
-            target = buffers[array.name].array
-            if result.shape != target.shape or result.dtype != target.dtype:
-                raise RuntimeFault(f"{self.source.entry} returned {array.name} as {result.dtype}{list(result.shape)}, "
-                                   f"the operator says {target.dtype}{list(target.shape)}")
-            target[...] = result
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Interpret on arrays of any library; outputs come back as arrays of the first input's library."""
-        arrays = [_narrow(_numpy(x)) for x in inputs]
-        results = tuple(_like(inputs[0], r) for r in self._shaped(arrays).run(arrays))
+        arrays = [narrowed(as_numpy(x)) for x in inputs]
+        results = tuple(like(inputs[0], r) for r in self._shaped(arrays).run(arrays))
         return results[0] if len(results) == 1 else results
 
     def _shaped(self, arrays: Sequence[np.ndarray]) -> _ShapedSource:
@@ -316,37 +307,3 @@ def _differing(x: np.ndarray, y: np.ndarray) -> int:
         a, b = x.astype(np.float64), y.astype(np.float64)
         return int((~((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
     return int((x != y).sum())
-
-
-def _narrow(x: np.ndarray) -> np.ndarray:
-    """64-bit integers saturated to 32 bits, as the entry takes them: jax without x64 would keep their low bits only."""
-    return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32) if x.dtype == np.int64 else x
-
-
-def _numpy(x: Any) -> np.ndarray:
-    if isinstance(x, np.ndarray):
-        return x
-    if hasattr(x, "detach") and "bfloat16" in str(x.dtype):  # numpy has no DLPack bfloat16
-        import ml_dtypes
-        import torch
-
-        return x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    return np.asarray(x)
-
-
-def _like(example: Any, result: np.ndarray) -> Any:
-    """``result`` as an array of the library that ``example`` belongs to."""
-    import importlib
-
-    library = type(example).__module__.split(".")[0]
-    if library in ("numpy", "ml_dtypes"):
-        return result
-    if library.startswith("jax"):
-        import jax.numpy as jnp
-
-        return jnp.asarray(result)
-    if library == "torch" and result.dtype.name == "bfloat16":
-        import torch
-
-        return torch.from_numpy(result.view(np.int16).copy()).view(torch.bfloat16)
-    return importlib.import_module(library).from_dlpack(np.ascontiguousarray(result))

@@ -1,0 +1,1 @@
+"""Running on a TPU that is there, through jax."""

@@ -1,0 +1,59 @@
+"""Arrays of any library as numpy's, and back; what kernels gave, into the buffers of a check."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from portakern.backend import HostBuffer, Source
+from portakern.errors import RuntimeFault
+
+
+def narrowed(x: np.ndarray) -> np.ndarray:
+    """64-bit integers saturated to 32 bits, as the entry takes them: jax without x64 would keep their low bits only."""
+    return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32) if x.dtype == np.int64 else x
+
+
+def as_numpy(x: Any) -> np.ndarray:
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "detach") and "bfloat16" in str(x.dtype):  # numpy has no DLPack bfloat16
+        import ml_dtypes
+        import torch
+
+        return x.detach().cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if hasattr(x, "detach"):
+        return x.detach().cpu().numpy()
+    return np.asarray(x) if hasattr(x, "__array__") or not hasattr(x, "__dlpack__") else np.from_dlpack(x)
+
+
+def like(example: Any, result: np.ndarray) -> Any:
+    """``result`` as an array of the library that ``example`` belongs to."""
+    library = type(example).__module__.split(".")[0]
+    if library in ("numpy", "ml_dtypes", "builtins"):
+        return result
+    if library.startswith("jax"):
+        import jax.numpy as jnp
+
+        return jnp.asarray(result)
+    if library == "torch" and result.dtype.name == "bfloat16":
+        import torch
+
+        return torch.from_numpy(result.view(np.int16).copy()).view(torch.bfloat16)
+    return importlib.import_module(library).from_dlpack(np.ascontiguousarray(result))
+
+
+def store(source: Source, results: Sequence[np.ndarray], buffers: Mapping[str, HostBuffer]) -> None:
+    """Raises :class:`RuntimeFault` where the results are not the operator's outputs."""
+    outputs = source.by_role("output")
+    if len(results) != len(outputs):
+        raise RuntimeFault(f"{source.entry} returned {len(results)} arrays, the operator has {len(outputs)} outputs")
+    for array, result in zip(outputs, results, strict=True):
+        target = buffers[array.name].array
+        if result.shape != target.shape or result.dtype != target.dtype:
+            raise RuntimeFault(f"{source.entry} returned {array.name} as {result.dtype}{list(result.shape)}, "
+                               f"the operator says {target.dtype}{list(target.shape)}")  # fmt: skip
+        target[...] = result
