@@ -23,6 +23,7 @@ from portakern.referee.bell import ASKED, BYTES, END, SERVED, Bell
 from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for
+from portakern.registry import ONLY
 from portakern.spec.bind import bind
 from portakern.study.peers_inside import LIMIT_S, Wanted, endless, timing_of
 from portakern.study.work import Work
@@ -100,7 +101,7 @@ class PeerProcess:
             arena.close()
 
     def _begin(self, wanted: Wanted, environment: Mapping[str, str] | None, descriptor: int) -> None:
-        variables = merged_environment(environment)
+        variables = merged_environment({**(environment or {}), ONLY: None})  # files of the user may want any backend
         self.process = KernelProcess("off", None, "timing peers", lambda theirs: Fresh(theirs, variables))
         self._limit(BEGIN_S + PEER_S * len(wanted.names))
         found = self.process.call(f"{INSIDE}:begin", (wanted, self._endless()), [descriptor])

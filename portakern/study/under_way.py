@@ -76,6 +76,8 @@ class RowsUnderWay:
             env = steps.run_environment(target, self._made[index].runner)
         else:
             env = steps.build_environment(language)
+        if not any(".py:" in name for name in self.timing.get("against", ())):  # a peer of the user's may want any backend
+            env |= registry().environment_for(language.name)
         function, kwargs = f"portakern.study.steps:{step}", {}
         if step == "build":
             kwargs = {"estimate": self.goal == "compared", "peers": self.goal == "compared"}

@@ -199,15 +199,16 @@ HOSTILE = (
     *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=WRONG),
     *in_both("writes-its-input", "out[m] = s; ((__global float *)x)[5] = 0.0f;", "an input that is changed",
              kind=f"{WRONG}|crash"),
-    *in_both("faults", "out[m] = s; *(volatile __global int *)8 = 1;", "an address that is none", kind="crash"),
-    *in_both("traps", "out[m] = s; __builtin_trap();", "an instruction that is none", kind="crash"),
+    *in_both("faults", "out[m] = s; *(volatile __global int *)8 = 1;", "an address that is none", kind="crash", alike=True),
+    *in_both("traps", "out[m] = s; __builtin_trap();", "an instruction that is none", kind="crash", alike=True),
     *in_both("sweeps", "for (long i = 0; i < 1 << 22; ++i) ((volatile __global float *)out)[i] = s;",
              "whatever else is in its process", kind=f"{ENDED}|driver"),
     # ---- the work of others, by name
     *reaching("blas", "int cblas_sgemv(int)", "if (s == -12345.0f) cblas_sgemv(m);", "a library that does the work",
-              kind="decoy|compile"),
-    *reaching("system", "int system(char *)", f"{characters('p', 'touch @WITNESS@')} system(p);", "a program that is started"),
-    *reaching("fork", "int fork(void)", "if (m == 0) fork();", "processes that are left behind"),
+              kind="decoy|compile", alike=True),
+    *reaching("system", "int system(char *)", f"{characters('p', 'touch @WITNESS@')} system(p);", "a program that is started",
+              alike=True),
+    *reaching("fork", "int fork(void)", "if (m == 0) fork();", "processes that are left behind", alike=True),
     *reaching("kill", "int kill(int, int)", "kill(-1, 9);", "signals to whoever can be reached", slow=True),
     *reaching("exit", "void _exit(int)", "if (m == 3) _exit(0);", "the end of its process", slow=True),
     *reaching("opens", "int open(char *, int, int)", f"{characters('p', '@WITNESS@')} open(p, 0101, 0666);", "a file outside",
@@ -288,12 +289,12 @@ def legal(target: str, name: str, text: str, shows: str) -> Attack:
     return Attack(f"{target.partition(':')[0]}-{name}", target, text, shows, correct=True)
 
 
-def legal_in_both(name: str, body: str, shows: str, before: str = "") -> Sequence[Attack]:
-    return in_both(name, body, shows, before, correct=True)
+def legal_in_both(name: str, body: str, shows: str, before: str = "", alike: bool = True) -> Sequence[Attack]:
+    return in_both(name, body, shows, before, alike=alike, correct=True)
 
 
 UNUSUAL = (
-    *legal_in_both("plain", "out[m] = s;", "nothing but loops"),
+    *legal_in_both("plain", "out[m] = s;", "nothing but loops", alike=False),
     *legal_in_both("wider", "double d = 0; for (int n = 0; n < 32; ++n) d += x[m * 32 + n]; out[m] = (float)d;",
                    "a wider accumulator"),
     *legal_in_both("backwards", "s = 0; for (int n = 31; n >= 0; --n) s += x[m * 32 + n]; out[m] = s;",
@@ -304,7 +305,7 @@ UNUSUAL = (
     *legal_in_both("many-writes", "out[m] = 7; out[m] = 0; for (int n = 0; n < 32; ++n) out[m] += x[m * 32 + n];",
                    "an output that is written often and read"),
     *legal_in_both("odd-text", "LOOP(k, 1) out[m] = s;", "macros, comments and continued lines",
-                   "/* 和 row_sum(x, out) \\\n */\n#define LOOP(i, n) \\\n    for (int i = 0; i < (n); ++i)\n"),
+                   "/* 和 row_sum(x, out) \\\n */\n#define LOOP(i, n) \\\n    for (int i = 0; i < (n); ++i)\n", alike=False),
     *legal_in_both("helpers", "out[m] = added(s, 0.0f);", "functions beside the kernel",
                    "inline float added(float a, float b);\ninline float added(float a, float b) { return a + b; }\n"),
     legal("opencl:cpu", "groups", """
