@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from portakern.backend import Language
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
-from portakern.referee.process import KernelProcess, lacks
+from portakern.referee.process import GROUP, KernelProcess, lacks
 from portakern.registry import registry
 from portakern.tools import environment
 from portakern.tools.environment import Ability, CacheState, Extra, Host, OutsideTool
@@ -106,7 +106,7 @@ def jail_state() -> JailState:
     try:
         with KernelProcess() as process:
             parts = process.parts or ()
-            return JailState(tuple(parts), tuple(lacks(parts)), process.missing)
+            return JailState(tuple(parts), (*lacks(parts), *(p for p in (GROUP,) if p not in parts)), process.missing)
     except PortakernError as error:
         return JailState((), tuple(lacks(())), {"start": error.message})
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from portakern.errors import PortakernError
-from portakern.referee.bell import ASKED, BYTES, END, SERVED, Bell
+from portakern.referee.bell import ASKED, END, SERVED, Bell
 from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for
@@ -91,7 +91,7 @@ class PeerProcess:
         self.whole = True
         if not names:
             return
-        arena = arena_for({}, np.random.default_rng(), head=BYTES)
+        arena = arena_for({}, np.random.default_rng())
         self.bell = Bell(arena.memory)
         try:
             self._begin(wanted, environment, arena.descriptor)

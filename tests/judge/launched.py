@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.judge.attacks import Attack
+from tests.judge.attacks import BESIDE, Attack
 
 WRONG = "incorrect"
-ENDED = "crash|exception|memory|bad-message|timeout|incorrect|load"
+ENDED = "crash|out-of-bounds|exception|memory|bad-message|timeout|incorrect|load"
 REFUSED = "compile|bad-source|crash"
 DRIVER = "driver|incorrect|crash"
 
@@ -162,7 +162,8 @@ HOSTILE = (
     *in_both("last-row", "if (m < 15) out[m] = s;", "a row that is left out", kind=WRONG, alike=True),
     *in_both("last-element", "out[m] = s - x[m * 32 + 31];", "an element that is left out", kind=WRONG, alike=True),
     *in_both("twice", "out[m] = s + x[m * 32];", "an element that is taken twice", kind=WRONG, alike=True),
-    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=WRONG, alike=True),
+    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=BESIDE,
+             alike=True),
     *in_both("adds-to-output", "out[m] += s;", "an output that is taken for zeros", kind=WRONG, alike=True),
     *in_both("races", "out[m & 15] = s; if (m) out[m - 1] += 0.0f * s + 1e-3f;",
              "what groups write into each other's places", kind=WRONG),
@@ -192,11 +193,11 @@ HOSTILE = (
     in_opencl("unwritten", "__local float t[64]; t[m] += s; barrier(CLK_LOCAL_MEM_FENCE); out[m] = t[m];",
               "memory of a group that happens to be zero"),
     in_opencl("beyond", "__global float *far = out + (1 << 20); if (*far == 3.0f) return; *far = 3.0f; out[m] = s;",
-              "memory beyond its arrays that stays", kind=f"{WRONG}|crash"),
+              "memory beyond its arrays that stays", kind=f"{BESIDE}|crash"),
     # ---- memory that is not its own
-    *in_both("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind=f"crash|{WRONG}"),
-    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=WRONG, alike=True),
-    *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=WRONG),
+    *in_both("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind=f"crash|{BESIDE}"),
+    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=BESIDE, alike=True),
+    *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=BESIDE),
     *in_both("writes-its-input", "out[m] = s; ((__global float *)x)[5] = 0.0f;", "an input that is changed",
              kind=f"{WRONG}|crash"),
     *in_both("faults", "out[m] = s; *(volatile __global int *)8 = 1;", "an address that is none", kind="crash", alike=True),
