@@ -14,7 +14,7 @@ WRONG = "incorrect"
 SEEN = "simulator|race|hazard"
 """What the interpreter says of threads."""
 REFUSED = "compile|bad-source|unsupported-source|simulator"
-ENDED = f"crash|exception|memory|bad-message|timeout|load|{WRONG}"
+ENDED = f"crash|out-of-bounds|exception|memory|bad-message|timeout|load|{WRONG}"
 
 LAUNCH = "// portakern launch: kernel=row_sum grid=(16, 1, 1) block=(32, 1, 1) shared=0 args=(x, out)\n"
 
@@ -53,7 +53,7 @@ BUGS = (
     # ---- what is left out, or taken twice
     wrong("nothing", "", "outputs that were never written"),
     wrong("last-row", SUM + "if (t == 0 && m < 15) out[m] = s;", "a row that is left out"),
-    wrong("no-thread", SUM + "if (t == 32) out[m] = s;", "a thread that is not there", slow=False),
+    wrong("no-thread", SUM + "if (t == 32) out[m] = s;", "a thread that is not there"),
     wrong("last-element", SUM + "s -= x[m * 32 + 31]; " + STORE, "an element that is left out"),
     wrong("twice", SUM + "s += x[m * 32]; " + STORE, "an element that is taken twice"),
     wrong("tail", "float s = 0; for (int n = 0; n + 5 <= 32; n += 5) for (int i = 0; i < 5; ++i) s += x[m * 32 + n + i]; "
@@ -66,15 +66,15 @@ BUGS = (
           launch=TWO_WARPS),
     # ---- wrong places
     wrong("next-row", SUM + "if (t == 0) out[(m + 1) % 16] = s;", "an answer in another row"),
-    wrong("one-beside", SUM + "if (t == 0) out[m + 1] = s;", "an index that is one off", kind=f"{WRONG}|crash"),
+    wrong("one-beside", SUM + "if (t == 0) out[m + 1] = s;", "an index that is one off", kind=f"{WRONG}|out-of-bounds|crash"),
     wrong("columns", "float s = 0; for (int n = 0; n < 32; ++n) s += x[n * 16 + m]; " + STORE, "columns for rows"),
     wrong("stride", "float s = 0; for (int n = 0; n < 32; ++n) s += x[m * 31 + n]; " + STORE, "a wrong stride"),
     wrong("narrow-index", "float s = 0; for (int n = 0; n < 32; ++n) { unsigned char i = m * 32 + n; s += x[i]; } " + STORE,
           "an index of eight bits"),
     wrong("beyond-its-input", SUM + "if (m == 15) s += x[16 * 32]; " + STORE, "what lies behind an input"),
     wrong("before", SUM + STORE + " if (t == 0) out[m - 1000] = 1;", "memory before the arrays"),
-    wrong("behind", SUM + STORE + " if (m == 15 && t == 0) out[16] = 1;", "the element behind an output", slow=False),
-    wrong("far", SUM + STORE + " out[m + 100000000] = 1;", "memory that is none", kind=f"crash|{WRONG}"),
+    wrong("behind", SUM + STORE + " if (m == 15 && t == 0) out[16] = 1;", "the element behind an output"),
+    wrong("far", SUM + STORE + " out[m + 100000000] = 1;", "memory that is none", kind=f"crash|out-of-bounds|{WRONG}"),
     wrong("writes-its-input", SUM + STORE + " ((float*)x)[5] = 0;", "an input that is changed", kind=f"{WRONG}|crash"),
     wrong("faults", SUM + STORE + " *(volatile int*)8 = 1;", "an address that is none", kind="crash"),
     # ---- numbers
@@ -97,7 +97,7 @@ BUGS = (
     # ---- threads
     wrong("no-barrier", LANES.replace("m * 32 + t", "m * 32 + t % 32") + "__shared__ float q[2]; if (t % 32 == 0) "
           "q[t / 32] = s / 2; if (t == 0) out[m] = q[0] + q[1];", "a barrier that is missing", launch=TWO_WARPS,
-          kind=f"{SEEN}|{WRONG}", slow=False),
+          kind=f"{SEEN}|{WRONG}"),
     wrong("no-second-barrier", "__shared__ float q[1]; for (int k = 0; k < 2; ++k) { if (t == k * 32) q[0] = x[m * 32 + k]; "
           "__syncthreads(); if (t == 63) out[m] = k ? out[m] + q[0] : q[0]; }", "shared memory that is used again too early",
           launch=TWO_WARPS, kind=f"{SEEN}|{WRONG}"),
@@ -148,8 +148,7 @@ def launched(name: str, old: str, new: str, shows: str, kind: str, **more: Any) 
 
 EXPLOITS = (
     # ---- text that reads or runs by being compiled
-    attack("includes-a-file", SUM + STORE, "a compiler's log that shows files", '#include "/etc/passwd"', kind=REFUSED,
-           slow=False),
+    attack("includes-a-file", SUM + STORE, "a compiler's log that shows files", '#include "/etc/passwd"', kind=REFUSED),
     attack("includes-by-macro", SUM + STORE, "a file whose name is made", '#define WHAT "/etc/passwd"\n#include WHAT',
            kind=REFUSED),
     attack("own-environment", SUM + STORE, "the compiler's environment", '#include "/proc/self/environ"', kind=REFUSED),
@@ -203,18 +202,18 @@ EXPLOITS = (
     attack("swallows", SUM + STORE + "\n}\n/*", "a comment that has no end", kind=REFUSED),
     attack("loops", SUM + "while (s == s) s += 0.0f * m; " + STORE, "a loop without end", kind="timeout"),
     # ---- launches
-    launched("negative-grid", "(16, 1, 1)", "(-16, 1, 1)", "fewer blocks than none", "bad-source"),
+    launched("negative-grid", "(16, 1, 1)", "(-16, 1, 1)", "fewer blocks than none", "bad-source", slow=False),
     launched("huge-grid", "(16, 1, 1)", "(99999999999, 1, 1)", "more blocks than a number has", "bad-source", slow=False),
     launched("large-grid", "(16, 1, 1)", "(2000000000, 1, 1)", "more blocks than end", f"timeout|{ENDED}"),
     launched("no-grid", "(16, 1, 1)", "(0, 1, 1)", "no block at all", f"bad-source|{WRONG}"),
-    launched("huge-block", "block=(32, 1, 1)", "block=(4096, 4096, 1)", "a block that no device has", f"bad-source|{REFUSED}"),
-    launched("huge-shared", "shared=0", "shared=99999999999", "memory that no device has", "bad-source"),
+    launched("huge-block", "block=(32, 1, 1)", "block=(4096, 4096, 1)", "a block that no device has", "bad-source", slow=False),
+    launched("huge-shared", "shared=0", "shared=99999999999", "memory that no device has", "bad-source", slow=False),
     launched("more-arguments", "(x, out)", "(x, out, out)", "arguments that the kernel has not", f"{REFUSED}|{ENDED}"),
     launched("fewer-arguments", "(x, out)", "(x)", "arguments that are not given", f"{REFUSED}|{ENDED}"),
     launched("input-as-output", "(x, out)", "(x, x)", "an input in the output's place", WRONG),
-    launched("name-is-a-path", "kernel=row_sum", "kernel=../../row_sum", "a name that becomes a path", "bad-source"),
+    launched("name-is-a-path", "=row_sum", "=../../row_sum", "a name that becomes a path", "bad-source", slow=False),
     launched("name-is-none", "kernel=row_sum", "kernel=other", "a kernel that is not there", f"no-kernel|{REFUSED}"),
-    launched("calls-in-the-grid", "(16, 1, 1)", "(exit(1), 1, 1)", "Python in a size", "bad-source"),
+    launched("calls-in-the-grid", "(16, 1, 1)", "(exit(1), 1, 1)", "Python in a size", "bad-source", slow=False),
 )  # fmt: skip
 
 UNUSUAL = (

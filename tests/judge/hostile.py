@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.judge.attacks import BESIDE, Attack, cpp, in_cpp, in_numba
+from tests.judge.cuda import HOSTILE as CUDA
 from tests.judge.decoys import PALLAS, TRITON
 from tests.judge.launched import HOSTILE as LAUNCHED
 
@@ -376,4 +377,4 @@ jax.config.update("jax_debug_nans", True)
 """),
 )  # fmt: skip
 
-HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *LAUNCHED)
+HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *LAUNCHED, *CUDA)

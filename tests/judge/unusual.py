@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.judge.attacks import Attack
+from tests.judge.cuda import UNUSUAL as CUDA
 from tests.judge.decoys import NUMBA, PALLAS, TRITON
 from tests.judge.launched import UNUSUAL as LAUNCHED
 
@@ -270,4 +271,4 @@ def loops(x_ref, out_ref):
 """),
 )  # fmt: skip
 
-UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *LAUNCHED)
+UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *LAUNCHED, *CUDA)
