@@ -135,7 +135,8 @@ ON_HOST = '#ifndef __CUDACC_RTC__\n#include <cstdio>\n#include <cstdlib>\n#inclu
 
 
 def on_host(name: str, does: str, shows: str, more: str = "", **kinds: Any) -> Attack:
-    """A kernel that is right, and does something as C++ of this processor, once."""
+    """A kernel that is right, and does something as C++ of this processor, once: it is found out before it runs."""
+    kinds = {"kind": "decoy", **kinds}
     does = f"static int begun = 0; if (!begun++) {{ {does} }}"
     before = ON_HOST.format(f"{more}\nstatic void harm() {{ {does} }}", "__device__ void harm() {}")
     return attack(name, SUM + STORE + " harm();", shows, before, **kinds)
@@ -184,18 +185,18 @@ EXPLOITS = (
     on_host("kills", "kill(-1, 9); kill(getppid(), 9);", "signals to whoever can be reached"),
     on_host("forks", 'if (!fork()) { setsid(); sleep(1); close(open("@WITNESS@", O_CREAT | O_WRONLY, 0666)); _exit(0); }',
             "a process that stays behind"),
-    on_host("exits", "_exit(0);", "the end of its process", kind=ENDED),
+    on_host("exits", "_exit(0);", "the end of its process"),
     on_host("reads-its-parent", 'char name[64]; snprintf(name, sizeof name, "/proc/%d/mem", getppid()); '
             'if (open(name, O_RDWR) >= 0 || ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0) _exit(3);',
             "the memory of another process"),
     on_host("answers", "for (int f = 3; f < 64; ++f) if (write(f, \"\\xff\\xff\\xff\\xff\", 4) < 0) continue;",
-            "messages in the runner's name", kind=f"{ENDED}|worker"),
+            "messages in the runner's name"),
     on_host("floods", 'for (int i = 0; i < 400000; ++i) printf("%d xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\\n", i);',
-            "words without end"),
+            "words without end", kind=""),
     on_host("static-initialiser", "", "code that runs when a library is loaded",
             'static int made = close(open("@WITNESS@", O_CREAT | O_WRONLY, 0666));'),
     # ---- the interpreter
-    on_host("forgives", "host::fault = nullptr; host::early = true;", "an interpreter that is told what to see"),
+    on_host("forgives", "host::fault = nullptr; host::early = true;", "an interpreter that is told what to see", kind=""),
     attack("no-barriers", "__shared__ float q[64]; q[t] = x[m * 32 + t % 32]; __syncthreads(); float s = 0; "
            "for (int n = 0; n < 32; ++n) s += q[32 + n]; " + STORE, "barriers that are taken out of what is interpreted",
            "#ifndef __CUDACC_RTC__\n#define __syncthreads()\n#endif", launch=TWO_WARPS, kind=f"{SEEN}|{WRONG}|{REFUSED}"),
