@@ -118,7 +118,7 @@ BUGS = (
     wrong("adds-to-output", SUM + "if (t == 0) out[m] += s;", "an output that is taken for zeros"),
     # ---- answers that were not computed
     wrong("stale", SUM + "if (t == 0) { if (!had[m]++) kept[m] = s; out[m] = kept[m]; }", "an answer kept from the first call",
-          "__device__ float kept[16];\n__device__ int had[16];", slow=False),
+          "__device__ float kept[16];\n__device__ int had[16];"),
     wrong("carries", SUM + "if (t == 0) { out[m] = s + before[m] * 0.1f; before[m] = s; }", "a carry from call to call",
           "__device__ float before[16];"),
     wrong("by-place", SUM + "if (t == 0) out[m] = ((unsigned long long)out >> 12) % 8 ? s * 1.01f : s;",

@@ -172,7 +172,8 @@ inside.Inside.refresh = refresh
 """
 
 
-@pytest.mark.parametrize(("end", "figures"), [(True, "last"), (False, "[float('nan')]"), (False, "[1e-9]")])
+@pytest.mark.parametrize(("end", "figures"), [
+    (True, "last"), (False, "[float('nan')]"), pytest.param(False, "[1e-9]", marks=pytest.mark.slow)])
 def test_what_a_kernel_says_of_its_blocks_ends_them_at_most(end: bool, figures: str):
     row = timed("numba:cpu", numba("", LIES.format(end=end, figures=figures)), against=("numpy",))
     if row.time is None:
