@@ -78,5 +78,5 @@ def test_only_the_answers_of_a_process_take_its_time():
         spent, elapsed = 100.0 - process.allowance.left, time.monotonic() - begun
         assert 0.2 <= spent <= elapsed - 1.0
         process.allowance = Allowance(0.5)
-        with pytest.raises(PortakernError, match="within 0.5 s"):
+        with pytest.raises(PortakernError, match=r"within 0\.5 s"):
             process.call(f"{__name__}:rest", (30.0,))
