@@ -28,6 +28,9 @@ LINE = 64
 """Arrays begin at multiples of so many bytes, as vectors want them: between such a one's end and the memory that cannot be
 reached lie fewer than that."""
 
+ENDED = ("crash", "implausible-timing")
+"""What is said of a process that has ended: the latter where it was to call by our clock."""
+
 _SPREAD = 64
 """Before an array lie up to so many pages of nothing, another number in every call."""
 
@@ -81,7 +84,7 @@ class Arena:
         """The error that ended the kernel's process, with what it reached for where that is known.  The process itself tells,
         so that nothing but these words may hang on it."""
         told = int(np.frombuffer(self.memory, np.uint64, 1, 8 * FAULT)[0])
-        if error.kind != "crash" or not self.places or not 0 < told <= len(self.memory):
+        if error.kind not in ENDED or not self.places or not 0 < told <= len(self.memory):
             return error
         away, name = min((self._away(n, told - 1), n) for n in self.places)
         side = "behind" if told - 1 >= self.places[name] else "before"

@@ -239,7 +239,7 @@ class Trial:
         return shared.with_edge(room, GUARD_BYTES, reach, behind) if self.edges else shared.whole(room, GUARD_BYTES, reach)
 
     def explained(self, error: PortakernError) -> PortakernError:
-        return self.arena.explained(error) if hasattr(self, "arena") else error
+        return self.arena.explained(error) if hasattr(self, "arena") and not self.process.alive() else error
 
     def close(self) -> None:
         if hasattr(self, "arena"):
