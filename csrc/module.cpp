@@ -8,4 +8,5 @@ PYBIND11_MODULE(_native, m) {
     portakern::bind_device(m);
     portakern::bind_timing(m);
     portakern::bind_arrays(m);
+    portakern::bind_faults(m);
 }

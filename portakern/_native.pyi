@@ -132,6 +132,10 @@ def open_device(driver: str | Any, ordinal: int = 0, path: str = "") -> Device: 
 def array_address(array: Any, /) -> int:
     """The address of the first element of an array with ``__array_struct__``, as numpy's have it."""
 
+def watch_faults(memory: int, bytes: int, report: int) -> None:
+    """From now on the first access to ``memory`` that the system refuses leaves its place, counted from 1, at the address
+    ``report``; the process ends by it as it would have."""
+
 # ---- timing; see portakern.timing
 
 FLAG_THROTTLED: int

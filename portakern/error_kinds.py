@@ -55,6 +55,7 @@ KINDS: dict[str, str] = {
     "hazard": "a simulator saw a wait, a barrier or a memory access that is wrong",
     "race": "an interpreter saw two programs touch the same memory",
     "unsupported-source": "an interpreter does not know a construct of the text",
+    "out-of-bounds": "a stranger's kernel reached for memory beside its arrays, where nothing is",
     "incorrect": "the results are not those of the operator",
     "decoy": "the stranger's kernels do not do the work: something else does",
     # from a result to a time

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.metadata import entry_points
@@ -14,6 +16,9 @@ from portakern.device import Device, load_devices
 from portakern.errors import BackendError, UsageError
 
 GROUP = "portakern.backends"
+
+ONLY = "PORTAKERN_BACKENDS"
+"""The variable that names the only entry points to load, with commas between: importing all takes half a second."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,12 @@ class Broken:
 
 @dataclass(frozen=True)
 class Registry:
-    """Every backend found on this machine.  Languages have one owner; the devices are per backend."""
+    """Every backend found on this machine.  Languages have one owner; the devices are per backend.  ``entries`` are the
+    names of their entry points, by backend."""
 
     backends: tuple[Backend, ...]
     broken: tuple[Broken, ...] = ()
+    entries: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def languages(self) -> dict[str, Language]:
@@ -68,10 +75,18 @@ class Registry:
 
     def machine(self, target: Target) -> Machine | None:
         """What executes or predicts the machine code that the target's language is compiled to, from any backend."""
+        return next((m for _, m in self._machines(target)), None)
+
+    def _machines(self, target: Target) -> Iterator[tuple[Backend, Machine]]:
         language = self.language(target.language)
         made = language.format(target.device) if language.format is not None else ""
-        found = (m for b in self.backends for m in b.machines if m.format == made and target.device.isa in m.targets)
-        return next(found, None)
+        return ((b, m) for b in self.backends for m in b.machines if m.format == made and target.device.isa in m.targets)
+
+    def environment_for(self, language: str) -> dict[str, str]:
+        """For a process that works for this language alone: it loads the backends of the language and of its machines."""
+        targets = [Target(language, d) for d in self.devices(language).values()]
+        backends = [self.backend_of(language), *(b for t in targets for b, _ in self._machines(t))]
+        return {ONLY: ",".join(dict.fromkeys(self.entries[b.name] for b in backends))}
 
     def estimator(self, target: Target) -> Estimator | None:
         """The language's own estimator, else that of the machine."""
@@ -115,18 +130,22 @@ def _devices(folder: Path) -> dict[str, Device]:
 
 @cache
 def registry() -> Registry:
-    """The backends of this machine, loaded once.  One that fails to load is reported, and hides no other."""
+    """The backends of this machine, or those of them that :data:`ONLY` names, loaded once.  One that fails to load is
+    reported, and hides no other."""
     found: list[Backend] = []
     broken: list[Broken] = []
-    for name, value in sorted({(e.name, e.value) for e in entry_points(group=GROUP)}):
+    entries: dict[str, str] = {}
+    only = [n.strip() for n in os.environ.get(ONLY, "").split(",") if n.strip()]
+    for name, value in sorted({(e.name, e.value) for e in entry_points(group=GROUP) if not only or e.name in only}):
         try:
             backend = _load(value)
             check_manifest(backend, {x.name for b in found for x in b.languages})
             check_machines(backend, {key for b in found for m in b.machines for key in served(m)})
             found.append(backend)
+            entries[backend.name] = name
         except Exception as error:  # a stranger's module may fail in any way; it must not take the others along
             broken.append(Broken(name, f"{type(error).__name__}: {error}"))
-    return Registry(tuple(found), tuple(broken))
+    return Registry(tuple(found), tuple(broken), entries)
 
 
 def _load(value: str) -> Backend:

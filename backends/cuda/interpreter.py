@@ -25,10 +25,12 @@ from typing import Any
 
 from portakern.backend import Availability, CompiledBinary, HostBuffer, Launch, Source, Target, TensorMap
 from portakern.emit.clike import TYPES
+from portakern.emit.mangled import readable
 from portakern.errors import CompileError, PortakernError, RuntimeFault, SimulatorError, ToolMissing
 from portakern.ir.program import Array, turns
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
+from portakern.tools import elf
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
@@ -123,6 +125,7 @@ def _compile(source: Source) -> Path:
             built = run_tool(compiling, timeout_s=TIMEOUT_S, cwd=place)
         try:
             built.checked(f"{source.operator} for {source.target} on host fibers")
+            must_be_of_a_device((place / "kernel.o").read_bytes())
             linked = run_tool([*command, "-shared", *objects, "-o", "kernel.so"], timeout_s=TIMEOUT_S, cwd=place)
             linked.checked(f"{source.operator} for {source.target} on host fibers")
         except CompileError as error:
@@ -133,6 +136,25 @@ def _compile(source: Source) -> Path:
     made = Cache().file(key, ".so")
     assert made is not None
     return made
+
+
+_OF_THE_LANGUAGE = re.compile(
+    r"_ZN?K?4host\w+|__tsan_\w+|_Z(St|NSt|NKSt|TV|TI|TS|n[wa]|d[la])\w*|__(cxa|gxx|cxxabi|stack_chk|tls|libc_single|dso)_\w+|"
+    r"_Unwind_\w+|_GLOBAL_OFFSET_TABLE_|mem(cpy|set|move|cmp)|abort|(__)?v?printf(_chk)?|puts|putchar|__\w+[hsdtx]f[hsdtx]?[23]|"
+    r"(a?(sin|cos|tan)h?|sincos|atan2|exp(2|10|m1)?|log(2|10|1p|b)?|pow|sqrt|cbrt|erfc?|[tl]gamma|floor|ceil|trunc|l?l?rint|"
+    r"l?l?round|nearbyint|roundeven|fmod|remainder|modf|fma|fmax|fmin|fdim|hypot|ldexp|frexp|scalbl?n|copysign|nextafter)[fl]?")
+"""What kernels want beside the interpreter: the compiler's own, mathematics, and words."""
+
+
+def must_be_of_a_device(data: bytes) -> None:
+    """Raise ``decoy`` for an object that reaches for functions of this processor, which no GPU has.  It is looked at before
+    anything in it can run."""
+    tables = elf.read(data).symbols.values()
+    names = dict.fromkeys(s.name for t in tables for s in t if s.name and not s.defined)
+    if others := [n for n in names if not _OF_THE_LANGUAGE.fullmatch(n)]:
+        told = ", ".join(map(readable, others[:4]))
+        raise PortakernError("decoy", f"as C++ of this processor it reaches for {told}, which no GPU has",
+                             hint="write what is computed for the device alone")
 
 
 def _part(name: str, flags: Sequence[str], command: Sequence[str], version: str) -> Path:

@@ -31,5 +31,6 @@ void bind_drivers(pybind11::module_ &m);
 void bind_device(pybind11::module_ &m);
 void bind_timing(pybind11::module_ &m);
 void bind_arrays(pybind11::module_ &m);
+void bind_faults(pybind11::module_ &m);
 
 }  // namespace portakern

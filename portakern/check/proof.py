@@ -30,7 +30,7 @@ from portakern.spec.inputs import Family
 HINT = ("the kernels must do the work: host code may allocate, fill, view, copy and cast around them; numbers that hang on "
         "what arrays hold are for kernels to read")  # fmt: skip
 
-OVER = frozenset({"crash", "timeout", "bad-message", "memory", "device-lost"})
+OVER = frozenset({"crash", "out-of-bounds", "timeout", "bad-message", "memory", "device-lost"})
 """Errors of a process that says nothing more."""
 
 PROOF_S = 60.0

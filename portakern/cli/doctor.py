@@ -11,7 +11,7 @@ from portakern.backend import Language
 from portakern.cli import options
 from portakern.errors import PortakernError
 from portakern.native import DriverProbe
-from portakern.referee.process import KernelProcess, lacks
+from portakern.referee.process import GROUP, KernelProcess, lacks
 from portakern.registry import registry
 from portakern.study.command_schema import stamped
 from portakern.study.layout import table
@@ -109,7 +109,7 @@ def jail_state() -> JailState:
     try:
         with KernelProcess() as process:
             parts = process.parts or ()
-            return JailState(tuple(parts), tuple(lacks(parts)), process.missing)
+            return JailState(tuple(parts), (*lacks(parts), *(p for p in (GROUP,) if p not in parts)), process.missing)
     except PortakernError as error:
         return JailState((), tuple(lacks(())), {"start": error.message})
 

@@ -128,13 +128,15 @@ class Workshop:
     def _make(self, index: int) -> SlotTask:
         row = self._rows[index]
         language = registry().language(row.work.target.partition(":")[0])
-        return self._task(index, "make", "portakern.fuzz.making:make", steps.build_environment(language),
+        env = {**steps.build_environment(language), **registry().environment_for(language.name)}
+        return self._task(index, "make", "portakern.fuzz.making:make", env,
                           row.work, row.program.variation)  # fmt: skip
 
     def _hold(self, index: int) -> SlotTask:
         row = self._rows[index]
         assert row.making is not None
-        env = steps.run_environment(registry().target(row.work.target), row.making.made.runner)
+        target = registry().target(row.work.target)
+        env = {**steps.run_environment(target, row.making.made.runner), **registry().environment_for(target.language)}
         return self._task(index, "hold", "portakern.fuzz.holding:hold", env, row.making.work, row.making.made,
                           row.program.variation)  # fmt: skip
 

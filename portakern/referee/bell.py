@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-ASKED, BLOCK, SERVED, GO, ENDED, END = range(0, 48, 8)
-"""Words, each in a cache line of its own.  ``END`` is whether there is no further block."""
+ASKED, BLOCK, SERVED, GO, ENDED, END, FAULT = range(0, 56, 8)
+"""Words, each in a cache line of its own.  ``END`` is whether there is no further block, ``FAULT`` where in the memory that is
+shared the kernel's process reached for what is not there, counted from 1."""
 
 BYTES = 4096
 FIGURES = 64

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
 from portakern.tools.cache import default_directory
+from portakern.tools.jail import cgroup
 from portakern.tools.jail.enter import PARTS, Spec
 from portakern.tools.process import TailReader, end_process, held, let_go, memory_of, signal_name
 
@@ -30,6 +31,9 @@ MODES = ("require", "auto", "off")
 
 OPTIONAL = ("user", "uid")
 """Parts of which one takes the other's place."""
+
+GROUP = "cgroup"
+"""The part that is made from outside.  A jail is whole without it: few machines delegate one, and memory is looked at."""
 
 _START = """\
 import sys
@@ -191,6 +195,7 @@ class KernelProcess:
             ours.close()
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
+        self._group = self._in_group(spec) if spec is not None else None
         try:
             self._channel.settimeout(_START_S)
             with contextlib.suppress(Ended):  # said by what is received, or is not
@@ -200,6 +205,21 @@ class KernelProcess:
         except BaseException:
             self.close()
             raise
+
+    def _in_group(self, spec: Spec) -> cgroup.Group | None:
+        """It is put there before it is told anything, and all that it will start with it."""
+        try:
+            group = cgroup.group_in(cgroup.delegated(), spec.memory_bytes, spec.processes)
+        except OSError as error:
+            self.missing[GROUP] = str(error)
+            return None
+        try:
+            group.take(self._body.number)
+        except OSError as error:
+            group.end()
+            self.missing[GROUP] = f"nothing can be put into a group: {error}"
+            return None
+        return group
 
     def ready(self) -> None:
         """Waits until it is in its jail."""
@@ -211,7 +231,9 @@ class KernelProcess:
             raise PortakernError("worker-start", f"the process for {self.doing} did not start: {self._body.log.text()[-600:]}",
                                  hint="see `portakern doctor`") from error
         self._channel.settimeout(None)
-        self.parts, self.missing = list(body["parts"]), dict(body["missing"])
+        self.parts, self.missing = list(body["parts"]), {**dict(body["missing"]), **self.missing}
+        if self._group is not None:
+            self.parts.append(GROUP)
         if self.jail == "require" and (lacking := lacks(self.parts)):
             raise PortakernError("no-jail", f"the jail lacks {', '.join(lacking)}: "
                                  + "; ".join(self.missing.get(p, "") for p in lacking), hint="see `portakern doctor`")
@@ -261,8 +283,12 @@ class KernelProcess:
         self._weighed = time.monotonic()
         if memory_of(self._body.number) > self._most + self._given:
             self._body.end()
-            raise PortakernError("memory", f"{self.doing} took more than {self._most / 1e9:.3g} GB with all that it started",
-                                 hint="memory_bytes says how much it may have")
+            raise self._too_much()
+
+    def _too_much(self) -> PortakernError:
+        limit = f"more than {self._most / 1e9:.3g} GB" if self._most is not None else "more memory than there is"
+        return PortakernError("memory", f"{self.doing} took {limit} with all that it started",
+                              hint="memory_bytes says how much it may have")
 
     def call(self, function: str, args: tuple[Any, ...], descriptors: Sequence[int] = (),
              meanwhile: Callable[[], None] | None = None) -> Mapping[str, Any]:  # fmt: skip
@@ -299,6 +325,8 @@ class KernelProcess:
         status = self._body.status(5.0)
         if status is None:
             return PortakernError("crash", f"{self.doing} closed its channel")
+        if self._group is not None and self._group.ran_out():
+            return self._too_much()
         name = signal_name(-status) if status < 0 else ""
         how = f"ended its process by {name}" if name else f"ended its process with exit status {status}"
         hint = "the system may have run out of memory" if name == "SIGKILL" else ""
@@ -309,12 +337,14 @@ class KernelProcess:
         """For a row: what kept the kernel in."""
         if not self.parts:
             return "in a process of its own without a jail"
-        lacking = lacks(self.parts)
+        lacking = [*lacks(self.parts), *([GROUP] if GROUP not in self.parts else [])]
         return "jailed" + (f" but for {', '.join(lacking)}" if lacking else "")
 
     def close(self) -> None:
         self._channel.close()
         self._body.end()
+        if self._group is not None:
+            self._group.end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def __enter__(self) -> KernelProcess:

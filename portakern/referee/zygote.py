@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from portakern.backend import HostBuffer
+from portakern.backend import CompiledBinary, HostBuffer
 from portakern.referee.messages import Ended, receive, send
 from portakern.referee.runner import loaded, serve
 from portakern.registry import registry
@@ -33,6 +33,8 @@ from portakern.tools.jail import system
 from portakern.tools.jail.enter import _may_unshare
 
 PAGE = 4096
+
+Made = TypeVar("Made")
 
 _NEEDED = ("ml_dtypes", "portakern.check.buffers", "portakern.launch", "portakern.referee.shared")
 """What every runner imports."""
@@ -58,14 +60,22 @@ class Rehearsal:
     before_fork: bool
 
     def perform(self) -> None:
-        """Whatever goes wrong is no kernel's fault, and will be seen again with the first one."""
+        """Whatever goes wrong is no kernel's fault, and will be seen again with the first one.  Where kernels are interpreted
+        they may be compiled in another environment only."""
+        binary = self._tried(self._compiled)
+        if self.runner:
+            self._tried(lambda: loaded(self.source, binary, self.runner).run({b[0]: _buffer(*b) for b in self.buffers}, {}))
+
+    def _compiled(self) -> CompiledBinary | None:
+        toolchain = registry().language(self.source.target.language).toolchain
+        return toolchain.compile(self.source) if toolchain is not None else None
+
+    def _tried(self, step: Callable[[], Made]) -> Made | None:
         try:
-            toolchain = registry().language(self.source.target.language).toolchain
-            binary = toolchain.compile(self.source) if toolchain is not None else None
-            if self.runner:
-                loaded(self.source, binary, self.runner).run({b[0]: _buffer(*b) for b in self.buffers}, {})
+            return step()
         except Exception as error:
             print(f"the rehearsal failed: {type(error).__name__}: {error}", file=sys.stderr)
+            return None
 
 
 def _buffer(name: str, shape: tuple[int, ...], dtype: str) -> HostBuffer:

@@ -42,7 +42,8 @@ CODES = {"usage": "VALIDATION_ERROR", "spec": "VALIDATION_ERROR", "import": "VAL
          "bad-message": "RUNTIME_ERROR", "driver": "RUNTIME_ERROR", "load": "RUNTIME_ERROR",
          "schedule": "RESOURCE_ERROR", "memory": "RESOURCE_ERROR", "timeout": "TIMEOUT_ERROR",
          "deadline": "TIMEOUT_ERROR", "incorrect": "CORRECTNESS_ERROR", "unstable": "CORRECTNESS_ERROR",
-         "runtime": "RUNTIME_ERROR", "crash": "RUNTIME_ERROR", "exception": "RUNTIME_ERROR", "device-lost": "RUNTIME_ERROR",
+         "runtime": "RUNTIME_ERROR", "crash": "RUNTIME_ERROR", "out-of-bounds": "RUNTIME_ERROR",
+         "exception": "RUNTIME_ERROR", "device-lost": "RUNTIME_ERROR",
          "tool-missing": "SYSTEM_ERROR", "worker": "SYSTEM_ERROR", "no-jail": "SYSTEM_ERROR"}  # fmt: skip
 """Its code for each of our kinds."""
 

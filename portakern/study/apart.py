@@ -31,11 +31,11 @@ from portakern.errors import PortakernError
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 from portakern.native import open_device
-from portakern.referee.bell import ASKED, BLOCK, BYTES, END, ENDED, GO, SERVED, Bell
+from portakern.referee import shared
+from portakern.referee.bell import ASKED, BLOCK, END, ENDED, GO, SERVED, Bell
 from portakern.referee.messages import Garbled, member
 from portakern.referee.process import KernelProcess
 from portakern.referee.secret import Secret
-from portakern.referee.shared import arena_for, mapped_in
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.peers_apart import PeerFailed, PeerProcess, Turns, ours_of, peers_of
@@ -119,6 +119,8 @@ def timed_apart(work: Work, made: Build, against: Sequence[str], options: Mappin
                 roof = roof_of(trial, made, median)
                 entries += wholes(trial, peers, asked, clock() - begun)
                 judged = trial.clocked(median, member(found, "queues", bool))
+            except PortakernError as error:
+                raise trial.explained(error) from error
             finally:
                 trial.close()
         absent = [*peers.absent, *({"name": n, "error": why} for n, why in lost.items())]
@@ -190,6 +192,7 @@ class Trial:
     def __init__(self, work: Work, secret: Secret, sets: int, warm: bool, process: KernelProcess) -> None:
         self.program = bind(work.program, work.sizes)
         self.secret, self.warm, self.process = secret, warm, process
+        self.edges = registry().target(work.target).device.kind == "cpu"
         self.per_set = per_set = sum(map(bytes_of, (*self.program.args, *self.program.results)))
         self.count = max(1, min(sets, MOST_SETS, max(2, MOST_BYTES // max(per_set, 1))))
         if not warm:
@@ -215,19 +218,28 @@ class Trial:
 
     def give(self) -> None:
         """Makes the arrays, fills them, and hands them over."""
-        sizes = {f"{i} {n}": _room(s, d) for i in range(self.count) for n, (s, d), _ in self.names}
-        self.arena = arena_for(sizes, self.secret.random("places"), head=BYTES)
+        rng = self.secret.random("places")
+        windows = {f"{i} {n}": self._window(s, d, rng) for i in range(self.count) for n, (s, d), _ in self.names}
+        self.arena = shared.arena_for(windows, rng)
         self.bell = Bell(self.arena.memory)
         self.sets: list[dict[str, HostBuffer]] = []
         told = []
         for i in range(self.count):
-            rows = [{"name": n, "place": self.arena.places[f"{i} {n}"], "bytes": sizes[f"{i} {n}"], "offset": GUARD_BYTES,
-                     "shape": list(s), "dtype": d.name} for n, (s, d), _ in self.names]  # fmt: skip
+            rows = [shared.described(self.arena, f"{i} {n}", s, d, n) for n, (s, d), _ in self.names]
             told.append(rows)
-            self.sets.append(mapped_in(self.arena.memory, rows))
+            self.sets.append(shared.mapped_in(self.arena.memory, rows))
             self.renew(i)
         found = self.process.call(f"{INSIDE}:take", (len(self.arena.memory), told), [self.arena.descriptor])
         _answer(found)
+
+    def _window(self, shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> shared.Window:
+        """As those have that are checked."""
+        room, reach = _room(shape, dtype), int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        behind = bool(rng.integers(2))
+        return shared.with_edge(room, GUARD_BYTES, reach, behind) if self.edges else shared.whole(room, GUARD_BYTES, reach)
+
+    def explained(self, error: PortakernError) -> PortakernError:
+        return self.arena.explained(error) if hasattr(self, "arena") and not self.process.alive() else error
 
     def close(self) -> None:
         if hasattr(self, "arena"):

@@ -21,7 +21,7 @@ from portakern.errors import PortakernError
 from portakern.launch import prepare
 from portakern.native import open_device
 from portakern.referee.bell import ASKED, BLOCK, BYTES, END, ENDED, GO, SERVED, Bell
-from portakern.referee.shared import mapped_in
+from portakern.referee.shared import fence, mapped_in
 from portakern.study.peers_inside import HERE, endless
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded
@@ -104,6 +104,7 @@ class Inside(Session):
         os.close(descriptor)
         assert size >= BYTES
         self.bell = Bell(memory)
+        fence(memory, [row for rows in described for row in rows])
         self.buffers = [mapped_in(memory, d) for d in described]
         for buffers in self.buffers:
             host = {a.name: buffers[a.name].array for a in self.program.args}

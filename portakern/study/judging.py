@@ -193,7 +193,8 @@ class _Seat:
         self._judge = weakref.ref(judge)
         self._tasks = judge._tasks
         self._closing = False
-        self._pool = WorkerPool(1, env={**steps.build_environment(judge.language), "TMPDIR": judge._folder}, preload=(SEAT,))
+        variables = {**steps.build_environment(judge.language), **registry().environment_for(judge.language.name)}
+        self._pool = WorkerPool(1, env={**variables, "TMPDIR": judge._folder}, preload=(SEAT,))
         self._turns = turns_of(device_used(judge.work))
         self._on_host = judge.target.device.kind == "cpu"
         foreign = Foreign("", jail=judge.jail, memory_bytes=judge.limits.memory_bytes)

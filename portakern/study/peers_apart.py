@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from portakern.errors import PortakernError
-from portakern.referee.bell import ASKED, BYTES, END, SERVED, Bell
+from portakern.referee.bell import ASKED, END, SERVED, Bell
 from portakern.referee.process import Allowance, Fresh, KernelProcess
 from portakern.referee.secret import Secret
 from portakern.referee.shared import arena_for
+from portakern.registry import ONLY
 from portakern.spec.bind import bind
 from portakern.study.peers_inside import LIMIT_S, Wanted, endless, timing_of
 from portakern.study.work import Work
@@ -90,7 +91,7 @@ class PeerProcess:
         self.whole = True
         if not names:
             return
-        arena = arena_for({}, np.random.default_rng(), head=BYTES)
+        arena = arena_for({}, np.random.default_rng())
         self.bell = Bell(arena.memory)
         try:
             self._begin(wanted, environment, arena.descriptor)
@@ -100,7 +101,7 @@ class PeerProcess:
             arena.close()
 
     def _begin(self, wanted: Wanted, environment: Mapping[str, str] | None, descriptor: int) -> None:
-        variables = merged_environment(environment)
+        variables = merged_environment({**(environment or {}), ONLY: None})  # files of the user may want any backend
         self.process = KernelProcess("off", None, "timing peers", lambda theirs: Fresh(theirs, variables))
         self._limit(BEGIN_S + PEER_S * len(wanted.names))
         found = self.process.call(f"{INSIDE}:begin", (wanted, self._endless()), [descriptor])

@@ -16,7 +16,7 @@ from portakern.backend import Target
 from portakern.check.pool import Pool
 from portakern.errors import PortakernError
 from portakern.referee.nursery import Nursery
-from portakern.referee.process import Allowance, Fresh, KernelProcess
+from portakern.referee.process import Allowance, KernelProcess
 from portakern.referee.zygote import Rehearsal
 from portakern.registry import registry
 from portakern.study import peers_apart, steps, stranger, timing
@@ -26,7 +26,6 @@ from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.timing.measure import Options
-from portakern.tools.process import merged_environment
 
 Environment = tuple[tuple[str, str], ...]
 
@@ -92,8 +91,7 @@ class Seat:
 
     def _fresh(self, work: Work, environment: Mapping[str, str] | None) -> KernelProcess:
         assert work.foreign is not None
-        variables = merged_environment(environment)
-        return KernelProcess(work.foreign.jail, work.foreign.memory_bytes, start=lambda theirs: Fresh(theirs, variables))
+        return KernelProcess(work.foreign.jail, work.foreign.memory_bytes, start=stranger.interpreter(work, environment))
 
     def _nursery(self, work: Work, environment: Environment) -> Nursery:
         key = (work.target, environment)
@@ -101,7 +99,8 @@ class Seat:
             assert work.foreign is not None
             target = registry().target(work.target)
             language = registry().language(target.language)
-            self.nurseries[key] = Nursery(language.name, dict(environment), language.preload, _rehearsal(target, environment),
+            variables = {**dict(environment), **registry().environment_for(language.name)}
+            self.nurseries[key] = Nursery(language.name, variables, language.preload, _rehearsal(target, environment),
                                           work.foreign.jail, work.foreign.memory_bytes)  # fmt: skip
         return self.nurseries[key]
 

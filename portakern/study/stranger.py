@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from portakern.check.pool import Pool
-from portakern.referee.process import Allowance, KernelProcess
+from portakern.referee.process import Allowance, Fresh, KernelProcess, Start
+from portakern.registry import registry
 from portakern.study.work import Work
+from portakern.tools.process import merged_environment
 
 Lend = Callable[[Work, str, Mapping[str, str] | None], AbstractContextManager[KernelProcess]]
 
@@ -25,9 +27,16 @@ def kernel_process(work: Work, doing: str, environment: Mapping[str, str] | None
     if lent is not None:
         return lent(work, doing, environment)
     assert work.foreign is not None
-    process = KernelProcess(work.foreign.jail, work.foreign.memory_bytes, doing_text(work, doing))
+    process = KernelProcess(work.foreign.jail, work.foreign.memory_bytes, doing_text(work, doing),
+                            interpreter(work, environment))  # fmt: skip
     process.allowance = Allowance(work.foreign.seconds) if work.foreign.seconds is not None else None
     return process
+
+
+def interpreter(work: Work, environment: Mapping[str, str] | None) -> Start:
+    """A new one that loads what ``work`` needs."""
+    variables = merged_environment({**(environment or {}), **registry().environment_for(work.target.partition(":")[0])})
+    return lambda theirs: Fresh(theirs, variables)
 
 
 def doing_text(work: Work, doing: str) -> str:

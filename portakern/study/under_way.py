@@ -99,7 +99,14 @@ class RowsUnderWay:
     def _room(self, language: Language, env: Mapping[str, str], step: str) -> Room:
         """Where a step is done: all of a row's where rows are timed, the timing alone where they are compared."""
         shared = self.shared if language.shares_process and (self.goal == "timed" or step == "time") else None
-        return room(language.name, env) if shared is None or not env.items() <= shared.items() else room("shared", shared)
+        if shared is not None and env.items() <= shared.items():
+            return room("shared", shared)
+        return room(language.name, {**env, **self._backends_of(language)})
+
+    def _backends_of(self, language: Language) -> Mapping[str, str]:
+        """So that a process loads no others; a peer of the user's may want any."""
+        users = any(".py:" in name for name in self.timing.get("against", ()))
+        return {} if users else registry().environment_for(language.name)
 
     def follow(self, task: SlotTask, outcome: Outcome) -> list[SlotTask]:
         """The tasks that come of the outcome of ``task``; none where its row is finished."""

@@ -28,6 +28,12 @@ class Attack:
     dims: Mapping[str, int | None] = field(default_factory=lambda: {"M": 16, "N": 32})
 
 
+BESIDE = "out-of-bounds|incorrect"
+"""What an access beside an array ends in, on the side where nothing is and on that of the guard band."""
+
+DAEMON_S = 1
+"""After so long a process that stayed behind would leave its witness."""
+
 HONEST_CPP = """
 static void honest(const float* x, float* out) {
     for (int m = 0; m < 16; ++m) {
@@ -103,13 +109,14 @@ def in_numba(name: str, body: str, shows: str, before: str = "", **more: Any) ->
     return Attack(f"numba-{name}", "numba:cpu", numba(body, before), shows, **more)
 
 
-# By warm processes all of these are judged in the default tests, by fresh ones those that are not slow: of each kind some.
+# By warm processes those of row_sum at M=16, N=32 are judged in the default tests, by fresh ones those that are not slow: of
+# each kind some, and all of other operators and sizes, of which each would need a judge of its own.
 ATTACKS = (
     # ---- wrong answers
     in_cpp("nothing", "", "outputs that were never written", kind="incorrect", slow=True),
     in_cpp("stale", """static float kept[16]; static int have = 0;
     if (!have++) honest(x, kept);
-    memcpy(out, kept, sizeof kept);""", "an answer kept from the first call", kind="incorrect"),
+    memcpy(out, kept, sizeof kept);""", "an answer kept from the first call", kind="incorrect", slow=True),
     in_numba("forges-done", """
 import os
 import socket
@@ -156,35 +163,35 @@ answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
     honest(x, out);""", "constant poison, by which a check is told from a use", kind="incorrect", slow=True),
     rows_in_cpp("forgets-the-maximum", "softmax", "const float* x, float* out", """float sum = 0;
         for (int64_t i = at; i < at + width; ++i) sum += out[i] = std::exp(x[i]);
-        for (int64_t i = at; i < at + width; ++i) out[i] /= sum;""", "large programs that go without adversarial inputs",
-                slow=True),
+        for (int64_t i = at; i < at + width; ++i) out[i] /= sum;""", "large programs that go without adversarial inputs"),
     rows_in_cpp("loses-nan", "add_relu", "const float* a, const float* b, float* out",
                 "for (int64_t i = at; i < at + width; ++i) out[i] = std::fmax(a[i] + b[i], 0.0f);",
-                "large programs that go without NaN", slow=True),
+                "large programs that go without NaN"),
     rows_in_cpp("variance-in-one-pass", "layer_norm", "const float* x, const float* w, const float* b, float* out",
                 """float sum = 0, squares = 0;
         for (int64_t i = at; i < at + width; ++i) { sum += x[i]; squares += x[i] * x[i]; }
         const float mean = sum / width, scale = 1 / std::sqrt(std::max(squares / width - mean * mean, 0.0f) + 1e-5f);
         for (int64_t i = 0; i < width; ++i) out[at + i] = (x[at + i] - mean) * scale * w[i] + b[i];""",
-                "inputs with a mean of zero", slow=True),
+                "inputs with a mean of zero"),
     rows_in_cpp("only-the-asked-size", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
                 "float sum = 0; for (int64_t i = at; i < at + width; ++i) sum += x[i]; out[m] = sum;",
                 "open dims that are always the same", m="M", n="1024", dims={"M": None, "N": None},
-                kind="incorrect|crash", slow=True),  # rows of 1024 where there are fewer
+                kind="incorrect|out-of-bounds"),  # rows of 1024 where there are fewer
     rows_in_cpp("only-whole-tiles", "row_sum", "const float* x, float* out, int64_t M, int64_t N",
                 "float sum = 0; for (int64_t i = 0; i < N / 8 * 8; ++i) sum += x[m * N + i]; out[m] = sum;",
-                "open dims that are powers of two", m="M", n="N", dims={"M": None, "N": None}, slow=True),
+                "open dims that are powers of two", m="M", n="N", dims={"M": None, "N": None}),
     # ---- text that reads or writes by being compiled
-    in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n'),
+    in_cpp("includes-a-file", "honest(x, out);", "a compiler's log that shows files", '#include "/etc/passwd"\n', slow=True),
     in_cpp("incbin", "honest(x, out);", "a file that becomes part of the binary",
            'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n', slow=True),
     Attack("cpp-entry-is-a-path", "cpp:cpu", cpp("honest(x, out);"), "a name that becomes a path", entry="../../row_sum",
            kind="bad-source"),
     # ---- harm
-    in_cpp("writes-a-file", 'touch("@WITNESS@"); honest(x, out);', "a file outside", correct=True),
+    in_cpp("writes-a-file", 'touch("@WITNESS@"); honest(x, out);', "a file outside", correct=True, slow=True),
     in_cpp("static-initialiser", "honest(x, out);", "code that runs when a library is loaded",
            'static int made = (touch("@WITNESS@"), 1);\n', correct=True, slow=True),
-    in_cpp("kills-its-parent", "kill(getppid(), 9); kill(1, 9); honest(x, out);", "signals to who judges", correct=True),
+    in_cpp("kills-its-parent", "kill(getppid(), 9); kill(1, 9); honest(x, out);", "signals to who judges", correct=True,
+           slow=True),
     in_cpp("kills-everything", "kill(-1, 9); honest(x, out);", "signals to whoever can be reached", slow=True),
     in_cpp("reads-its-parent", """char name[64], byte[8] = {0};
     for (int pid = getppid() > 1 ? getppid() : 2; pid; pid = pid > 1 ? 1 : 0) {
@@ -194,7 +201,7 @@ answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
             process_vm_readv(pid, &here, 1, &there, 1, 0) > 0)) { out[0] = 1; return; }
     }
     honest(x, out);""", "the memory of another process", correct=True),
-    in_cpp("daemon", """if (!fork()) { setsid(); if (!fork()) { sleep(3); touch("@WITNESS@"); } _exit(0); }
+    in_cpp("daemon", f"""if (!fork()) {{ setsid(); if (!fork()) {{ sleep({DAEMON_S}); touch("@WITNESS@"); }} _exit(0); }}
     honest(x, out);""", "a process that stays behind"),
     in_cpp("fork-bomb", "for (int i = 0; i < 3000; ++i) if (fork() == 0) { sleep(30); _exit(0); } honest(x, out);",
            "processes without end", slow=True),

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from portakern.referee.process import KernelProcess, lacks
+from tests.judge.judges import Judges
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +14,9 @@ def whole_jail() -> None:
     with KernelProcess() as process:
         if lacking := lacks(process.parts or ()):
             pytest.skip(f"needs every part of the jail (portakern doctor lists them), and this machine lacks {lacking}")
+
+
+@pytest.fixture(scope="session")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
+    with Judges(tmp_path_factory.mktemp("judges")) as found:
+        yield found

@@ -181,13 +181,10 @@ NUMBA_LEGAL = (
 
 
 def cpp(name: str, body: str, shows: str, before: str = "") -> Host:
-    return Host(f"cpp-{name}", f"""#include <algorithm>
-#include <cmath>
+    return Host(f"cpp-{name}", f"""#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
-#include <thread>
-#include <vector>
 #include <dlfcn.h>
 #include <unistd.h>
 {before}
@@ -211,9 +208,11 @@ CPP_DECOYS = (
 
 CPP_LEGAL = (
     cpp("plain", "", "nothing but loops"),
-    cpp("threads", "std::thread t([=] { out[0] = std::accumulate(x, x + 32, 0.0f); }); t.join();", "threads"),
+    cpp("threads", "std::thread t([=] { out[0] = std::accumulate(x, x + 32, 0.0f); }); t.join();", "threads",
+        "#include <thread>"),
     cpp("maths", "std::vector<float> t(16); for (int m = 0; m < 16; ++m) t[m] = std::log(std::exp(0.0f)) + out[m];\n"
-        "    std::memcpy(out, t.data(), 64);", "functions of libm, memory of the heap"),
+        "    std::memcpy(out, t.data(), 64);", "functions of libm, memory of the heap",
+        "#include <vector>"),
     cpp("named-alike", "out[0] = dlopener(systematic(out[0]));", "names that only look like others",
         "static float systematic(float x) { return x; }\nfloat dlopener(float x) { return x; }"),
 )  # fmt: skip
@@ -259,7 +258,7 @@ for i in range(x.shape[1]):
     t += jax.lax.pad(x[:, i : i + 1], 0.0, ((0, 0, 0), (0, 1, 0)))
 return copied(t)[:, 0]""", "sums that pass for arrays put together"),
     Host("pallas-moves-alone", PALLAS + "\ndef transpose(x):\n    copied(x)\n    return x.T\n", "an operator that is a move",
-         "transpose"),
+         "transpose", slow=True),
 )  # fmt: skip
 
 PALLAS_LEGAL = (

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.judge.attacks import Attack, cpp, in_cpp, in_numba
+from tests.judge.attacks import BESIDE, Attack, cpp, in_cpp, in_numba
+from tests.judge.cuda import HOSTILE as CUDA
 from tests.judge.decoys import PALLAS, TRITON
 from tests.judge.launched import HOSTILE as LAUNCHED
 
 OPEN = {"M": None, "N": None}
 WRONG = "incorrect"
-ENDED = "crash|exception|memory|bad-message|timeout|incorrect|load"
+ENDED = "crash|out-of-bounds|exception|memory|bad-message|timeout|incorrect|load"
 
 MORE = """
 #include <cfenv>
@@ -66,7 +67,7 @@ CPP = (
     more_cpp("zeros-for-denormals-and-nan", "for (int m = 0; m < 16; ++m) { float s = 0; for (int n = 0; n < 32; ++n) "
              "{ float v = x[m * 32 + n]; if (v == v) s += v; } out[m] = s; }", "NaN that are skipped", kind=WRONG),
     more_cpp("beyond", """float far = 0; for (int n = 0; n < 8; ++n) far += x[16 * 32 + n];
-    honest(x, out); if (far == far) out[0] += far;""", "what lies behind an input", kind=WRONG),
+    honest(x, out); if (far == far) out[0] += far;""", "what lies behind an input", kind=BESIDE),
     more_cpp("carries", """honest(x, out); static float before[16]; for (int m = 0; m < 16; ++m) out[m] += before[m] * 0.1f;
     memcpy(before, out, 64);""", "a carry from call to call", kind=WRONG),
     more_cpp("unwritten-heap", """float* t = (float*)malloc(4096);
@@ -76,7 +77,7 @@ CPP = (
     for (int m = 0; m < 16; ++m) for (int n = 0; n < 32; ++n) t[m * 1000] += x[m * 32 + n];
     for (int m = 0; m < 16; ++m) out[m] = t[m * 1000]; free(t);""", "pages that happen to be zero", kind=WRONG),
     more_cpp("far-from-its-arrays", "honest(x, out); out[1 << 13] = 1; out[-(1 << 13)] = 1;", "memory beyond the guard bands",
-             kind=f"{WRONG}|crash"),
+             kind=BESIDE),
     more_cpp("writes-its-input", "honest(x, out); ((float*)x)[5] = 0;", "an input that is changed", kind=f"{WRONG}|crash"),
     more_cpp("throws", "throw std::runtime_error(\"x\");", "an exception across the border", kind="crash"),
     more_cpp("jumps", "static jmp_buf where; if (setjmp(where) == 0) longjmp(where, 1); else return;", "a way out of the call",
@@ -376,4 +377,4 @@ jax.config.update("jax_debug_nans", True)
 """),
 )  # fmt: skip
 
-HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *LAUNCHED)
+HOSTILE = (*CPP, *NUMBA, *TRITON_HOSTILE, *PALLAS_HOSTILE, *LAUNCHED, *CUDA)

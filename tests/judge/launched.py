@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.judge.attacks import Attack
+from tests.judge.attacks import BESIDE, Attack
 
 WRONG = "incorrect"
-ENDED = "crash|exception|memory|bad-message|timeout|incorrect|load"
+ENDED = "crash|out-of-bounds|exception|memory|bad-message|timeout|incorrect|load"
 REFUSED = "compile|bad-source|crash"
 DRIVER = "driver|incorrect|crash"
 
@@ -162,7 +162,8 @@ HOSTILE = (
     *in_both("last-row", "if (m < 15) out[m] = s;", "a row that is left out", kind=WRONG, alike=True),
     *in_both("last-element", "out[m] = s - x[m * 32 + 31];", "an element that is left out", kind=WRONG, alike=True),
     *in_both("twice", "out[m] = s + x[m * 32];", "an element that is taken twice", kind=WRONG, alike=True),
-    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=WRONG, alike=True),
+    *in_both("beyond-its-input", "out[m] = m == 15 ? s + x[16 * 32] : s;", "what lies behind an input", kind=BESIDE,
+             alike=True),
     *in_both("adds-to-output", "out[m] += s;", "an output that is taken for zeros", kind=WRONG, alike=True),
     *in_both("races", "out[m & 15] = s; if (m) out[m - 1] += 0.0f * s + 1e-3f;",
              "what groups write into each other's places", kind=WRONG),
@@ -192,22 +193,23 @@ HOSTILE = (
     in_opencl("unwritten", "__local float t[64]; t[m] += s; barrier(CLK_LOCAL_MEM_FENCE); out[m] = t[m];",
               "memory of a group that happens to be zero"),
     in_opencl("beyond", "__global float *far = out + (1 << 20); if (*far == 3.0f) return; *far = 3.0f; out[m] = s;",
-              "memory beyond its arrays that stays", kind=f"{WRONG}|crash"),
+              "memory beyond its arrays that stays", kind=f"{BESIDE}|crash"),
     # ---- memory that is not its own
-    *in_both("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind=f"crash|{WRONG}"),
-    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=WRONG, alike=True),
-    *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=WRONG),
+    *in_both("far", "out[m] = s; out[m + 100000000] = 1.0f;", "memory that is none", kind=f"crash|{BESIDE}"),
+    *in_both("before", "out[m] = s; out[m - 1000] = 1.0f;", "memory before the arrays", kind=BESIDE, alike=True),
+    *in_both("behind", "out[m] = s; if (m == 15) out[16] = 1.0f;", "the element behind an output", kind=BESIDE),
     *in_both("writes-its-input", "out[m] = s; ((__global float *)x)[5] = 0.0f;", "an input that is changed",
              kind=f"{WRONG}|crash"),
-    *in_both("faults", "out[m] = s; *(volatile __global int *)8 = 1;", "an address that is none", kind="crash"),
-    *in_both("traps", "out[m] = s; __builtin_trap();", "an instruction that is none", kind="crash"),
+    *in_both("faults", "out[m] = s; *(volatile __global int *)8 = 1;", "an address that is none", kind="crash", alike=True),
+    *in_both("traps", "out[m] = s; __builtin_trap();", "an instruction that is none", kind="crash", alike=True),
     *in_both("sweeps", "for (long i = 0; i < 1 << 22; ++i) ((volatile __global float *)out)[i] = s;",
              "whatever else is in its process", kind=f"{ENDED}|driver"),
     # ---- the work of others, by name
     *reaching("blas", "int cblas_sgemv(int)", "if (s == -12345.0f) cblas_sgemv(m);", "a library that does the work",
-              kind="decoy|compile"),
-    *reaching("system", "int system(char *)", f"{characters('p', 'touch @WITNESS@')} system(p);", "a program that is started"),
-    *reaching("fork", "int fork(void)", "if (m == 0) fork();", "processes that are left behind"),
+              kind="decoy|compile", alike=True),
+    *reaching("system", "int system(char *)", f"{characters('p', 'touch @WITNESS@')} system(p);", "a program that is started",
+              alike=True),
+    *reaching("fork", "int fork(void)", "if (m == 0) fork();", "processes that are left behind", alike=True),
     *reaching("kill", "int kill(int, int)", "kill(-1, 9);", "signals to whoever can be reached", slow=True),
     *reaching("exit", "void _exit(int)", "if (m == 3) _exit(0);", "the end of its process", slow=True),
     *reaching("opens", "int open(char *, int, int)", f"{characters('p', '@WITNESS@')} open(p, 0101, 0666);", "a file outside",
@@ -288,12 +290,12 @@ def legal(target: str, name: str, text: str, shows: str) -> Attack:
     return Attack(f"{target.partition(':')[0]}-{name}", target, text, shows, correct=True)
 
 
-def legal_in_both(name: str, body: str, shows: str, before: str = "") -> Sequence[Attack]:
-    return in_both(name, body, shows, before, correct=True)
+def legal_in_both(name: str, body: str, shows: str, before: str = "", alike: bool = True) -> Sequence[Attack]:
+    return in_both(name, body, shows, before, alike=alike, correct=True)
 
 
 UNUSUAL = (
-    *legal_in_both("plain", "out[m] = s;", "nothing but loops"),
+    *legal_in_both("plain", "out[m] = s;", "nothing but loops", alike=False),
     *legal_in_both("wider", "double d = 0; for (int n = 0; n < 32; ++n) d += x[m * 32 + n]; out[m] = (float)d;",
                    "a wider accumulator"),
     *legal_in_both("backwards", "s = 0; for (int n = 31; n >= 0; --n) s += x[m * 32 + n]; out[m] = s;",
@@ -304,7 +306,7 @@ UNUSUAL = (
     *legal_in_both("many-writes", "out[m] = 7; out[m] = 0; for (int n = 0; n < 32; ++n) out[m] += x[m * 32 + n];",
                    "an output that is written often and read"),
     *legal_in_both("odd-text", "LOOP(k, 1) out[m] = s;", "macros, comments and continued lines",
-                   "/* 和 row_sum(x, out) \\\n */\n#define LOOP(i, n) \\\n    for (int i = 0; i < (n); ++i)\n"),
+                   "/* 和 row_sum(x, out) \\\n */\n#define LOOP(i, n) \\\n    for (int i = 0; i < (n); ++i)\n", alike=False),
     *legal_in_both("helpers", "out[m] = added(s, 0.0f);", "functions beside the kernel",
                    "inline float added(float a, float b);\ninline float added(float a, float b) { return a + b; }\n"),
     legal("opencl:cpu", "groups", """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -14,6 +15,7 @@ from portakern.spec.load import load_operator
 from portakern.study import steps, timing
 from portakern.study.plausible import at_least, consistent, floors
 from portakern.study.row import Row
+from portakern.study.steps import Build
 from portakern.study.work import Foreign, Problem, Work, works
 from portakern.timing.roofline import Copy
 from tests.judge.attacks import cpp, numba
@@ -29,11 +31,16 @@ def asked(target: str, text: str, secret: Secret | None = None) -> Work:
     return work
 
 
+@functools.cache
+def built(target: str, text: str) -> Build:
+    """Some are timed by several tests."""
+    return steps.build(asked(target, text))
+
+
 def timed(target: str, text: str, against: Sequence[str] = (), **options: object) -> Row:
-    work = asked(target, text)
-    made = steps.build(work)
+    made = built(target, text)
     assert made.row.error is None, made.row.error
-    return timing.time(work, made, against, options={**OPTIONS, **options})
+    return timing.time(asked(target, text), made, against, options={**OPTIONS, **options})
 
 
 def each(slow: bool):

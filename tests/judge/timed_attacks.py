@@ -58,7 +58,7 @@ TIMED = (
                                            "#include <thread>\n"),
                 "work that is done when the clock has stopped", "unstable", "never written"),
     TimedAttack("outside", "cpp:cpu", cpp(f"honest(x, out); if (++calls > {LATER}) out[16] = 1;", MEMORY),
-                "guard bands that are there only when it is checked", "unstable", "written after out", slow=True),
+                "guard bands that are there only when it is checked", "unstable|out-of-bounds", "out", slow=True),
     TimedAttack("sycl-stale", "sycl:cpu", sycl(f"static int calls[16]; if (++calls[m] < {LATER}) out[m] = s;"),
                 "outputs that are still there from the last call", "unstable", "never written", slow=True),
     TimedAttack("sycl-place", "sycl:cpu", sycl(f"""static int calls[16]; static float kept[1024][16];

@@ -5,24 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.judge.attacks import Attack
+from tests.judge.cuda import UNUSUAL as CUDA
 from tests.judge.decoys import NUMBA, PALLAS, TRITON
 from tests.judge.launched import UNUSUAL as LAUNCHED
 
-INCLUDES = """#include <algorithm>
-#include <atomic>
-#include <cmath>
-#include <condition_variable>
-#include <cstdint>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <numeric>
-#include <stdexcept>
-#include <thread>
-#include <vector>
-"""
+INCLUDES = "#include <cmath>\n#include <numeric>\n"
+"""Few, since each compiles for long."""
 
 
 def legal(target: str, name: str, text: str, shows: str, **more: Any) -> Attack:
@@ -56,19 +44,27 @@ CPP = (
              "elements from the last to the first"),
     in_cpp("twice", "out[m] = 7; out[m] = 0; for (int n = 0; n < 32; ++n) out[m] += row[n];",
              "an output that is written often and read"),
-    in_cpp("kept-scratch", """static thread_local std::vector<float> kept;
+    in_cpp("kept-scratch", before="#include <algorithm>\n#include <vector>\n", row="""
+        static thread_local std::vector<float> kept;
         kept.assign(row, row + 32); std::sort(kept.begin(), kept.end()); out[m] = 0;
         bool nan = false; for (int n = 0; n < 32; ++n) nan |= row[n] != row[n];
-        for (float v : kept) out[m] += v; if (nan) out[m] = std::nanf("");""", "memory that stays from call to call"),
+        for (float v : kept) out[m] += v; if (nan) out[m] = std::nanf("");""", shows="memory that stays from call to call"),
     in_cpp("catches", """try { if (m == 3) throw std::runtime_error("inside"); out[m] = std::accumulate(row, row + 32, 0.0f); }
-        catch (const std::exception&) { out[m] = std::accumulate(row, row + 32, 0.0f); }""", "exceptions that stay inside"),
+        catch (const std::exception&) { out[m] = std::accumulate(row, row + 32, 0.0f); }""", "exceptions that stay inside",
+           "#include <stdexcept>\n"),
     in_cpp("virtual", "std::unique_ptr<Adds> a(new Plain); out[m] = a->add(row);", "objects of the heap with virtual functions",
-           """struct Adds { virtual ~Adds() = default; virtual float add(const float*) = 0; };
+           """#include <memory>
+struct Adds { virtual ~Adds() = default; virtual float add(const float*) = 0; };
 struct Plain : Adds { float add(const float* x) override { return std::accumulate(x, x + 32, 0.0f); } };"""),
     in_cpp("pool", """if (m) continue;
         static Pool pool;
         pool.run([=](int k) { out[k] = std::accumulate(x + k * 32, x + k * 32 + 32, 0.0f); });""",
              "threads that wait for the next call", """
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
 struct Pool {
     std::mutex lock; std::condition_variable work, done; std::function<void(int)> f; int next = 16, left = 0; bool end = false;
     std::vector<std::thread> threads;
@@ -92,6 +88,7 @@ struct Pool {
            "assembly that does nothing"),
     in_cpp("tables", "float s = 0; for (int n = 0; n < 32; ++n) s += row[order[n]]; out[m] = s;",
              "a table that is made when it is loaded",
+           "#include <vector>\n"
            "static std::vector<int> order = [] { std::vector<int> v(32); std::iota(v.rbegin(), v.rend(), 0); return v; }();"),
     legal("cpp:cpu", "odd-text", "\ufeff" + INCLUDES.replace("\n", "\r\n") + """/* 和 row_sum(x, out) \\\r
    */\r
@@ -274,4 +271,4 @@ def loops(x_ref, out_ref):
 """),
 )  # fmt: skip
 
-UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *LAUNCHED)
+UNUSUAL = (*CPP, *NUMBA_ODD, *TRITON_ODD, *PALLAS_ODD, *LAUNCHED, *CUDA)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from portakern.backend import Target
 from portakern.errors import UsageError
-from portakern.registry import Registry, registry, targets
+from portakern.registry import ONLY, Registry, registry, targets
 from portakern.study import steps
 
 pytestmark = pytest.mark.quick
@@ -90,6 +91,30 @@ def test_backends_languages_and_devices_are_found(two: Registry):
     assert two.backend_of("rods").name == "counting"
     assert sorted(two.devices("rods")) == ["wood", "wood-pro"]
     assert two.broken == ()
+
+
+def test_a_process_for_one_language_loads_what_that_needs(two: Registry, monkeypatch: pytest.MonkeyPatch):
+    environment = two.environment_for("chalk")
+    assert environment == {ONLY: "drawing"}
+    monkeypatch.setenv(ONLY, environment[ONLY])
+    registry.cache_clear()
+    assert list(registry().languages) == ["chalk"]
+    monkeypatch.setenv(ONLY, " counting , drawing")
+    registry.cache_clear()
+    assert len(registry().backends) == 2
+
+
+@pytest.mark.parametrize("language", registry().languages)
+def test_it_finds_the_machines_of_its_language(language: str, monkeypatch: pytest.MonkeyPatch):
+    whole = registry()
+    targets = [Target(language, d) for d in whole.devices(language).values()]
+    wanted = [(whole.machine(t) is None, whole.estimator(t) is None) for t in targets]
+    monkeypatch.setenv(ONLY, whole.environment_for(language)[ONLY])
+    registry.cache_clear()
+    try:
+        assert [(registry().machine(t) is None, registry().estimator(t) is None) for t in targets] == wanted
+    finally:
+        registry.cache_clear()
 
 
 def test_the_default_list_is_every_language_on_its_instruction_sets(two: Registry):

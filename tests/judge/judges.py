@@ -1,0 +1,63 @@
+"""Judges that tests share: one takes seconds to begin, and a tenth of one for a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+import portakern as pk
+from portakern.spec.load import load_operator
+from portakern.spec.operator import dynamic
+from portakern.study.judging import Judge
+
+SMALL: Mapping[str, int | None] = {"M": 16, "N": 32}
+TIMING = {"options": {"budget_s": 0.2, "warm_up_s": 0.02}}
+
+
+def judge_for(target: str, operator: str = "row_sum", dims: Mapping[str, int | None] | None = None, **more: Any) -> Judge:
+    """One for a test of its own."""
+    sizes: dict[str, Any] = {n: dynamic if s is None else s for n, s in (dims or SMALL).items()}
+    return pk.judge(load_operator(operator), target, dtype="f32", memory_bytes=4 << 30, **{"workers": 2, **more}, **sizes)
+
+
+MOST = 4
+"""So many of them are kept, since each has processes that hold what its language needs."""
+
+
+class Judges:
+    """One judge of one worker for each task; candidates of all of them have 15 s.
+
+    Attributes:
+        cache: the folder of their cache, which no kernel may reach.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.cache = folder / "cache"
+        self._judges: dict[tuple[str, str, str], Judge] = {}
+
+    def __call__(self, target: str, operator: str = "row_sum", dims: Mapping[str, int | None] = SMALL) -> Judge:
+        key = target, operator, str(dict(dims))
+        found = self._judges.pop(key, None) or self._begun(target, operator, dims)
+        self._judges[key] = found
+        while len(self._judges) > MOST:
+            self._judges.pop(next(iter(self._judges))).close()
+        return found
+
+    def _begun(self, target: str, operator: str, dims: Mapping[str, int | None]) -> Judge:
+        """Its process has begun, with this cache."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PORTAKERN_CACHE", str(self.cache))
+            judge = judge_for(target, operator, dims, workers=1, timeout_s=15.0, timing=TIMING)
+            judge.judge("", level="compile")
+        return judge
+
+    def __enter__(self) -> Judges:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for judge in self._judges.values():
+            judge.close()
