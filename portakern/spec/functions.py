@@ -5,7 +5,8 @@ numpy does.  Each raises a ``SpecError``, with the operator's line, where dtypes
 
 Words that mean the same in all of them:
 
-- ``x``, ``a``, ``b``: what is computed on.  ``arrays``, ``values``: several.
+- ``x``, ``a``, ``b``: what is computed on.
+- ``arrays``, ``values``: several of it.
 - ``axis``: a dim by its position, from the end where negative; where it may be several, a tuple; ``None``: all of them.
 - ``keepdims``: whether a dim that is reduced stays, as 1.
 - ``dtype``: of the result.

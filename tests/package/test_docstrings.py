@@ -14,7 +14,7 @@ from portakern.spec import functions
 
 pytestmark = pytest.mark.quick
 
-HEADS = re.findall(r"^- (.*?): ", functions.__doc__ or "", re.MULTILINE)
+HEADS = re.findall(r"^- (.*?):", functions.__doc__ or "", re.MULTILINE)
 SHARED = {name for head in HEADS for name in re.findall(r"``(\w+)``", head)}
 FACE = [name for name in pk.__all__ if name not in {*pk._FUNCTIONS, *pk._DTYPES, "boolean", "__version__"}]
 
