@@ -45,6 +45,8 @@ def on_post_page(output: str, **_: Any) -> str:
     """What the theme would fetch for its search is ours and lies in the page."""
     theirs = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
     return output.replace(theirs, f"<script>{WORKER.read_text()}</script>")
+
+
 on_post_template = on_post_page  # of the page that says a page is missing
 
 

@@ -50,7 +50,9 @@ def masked(line: str) -> str:
 def check_shown(shown: str, printed: str) -> None:
     """Raises where a line that is shown was not printed after the one before it."""
     lines = iter(map(masked, printed.splitlines()))
-    for line in filter(None, map(masked, shown.splitlines())):
+    for line in map(masked, shown.splitlines()):
+        if line in ("", "..."):
+            continue
         start = line.removesuffix("...").rstrip()
         assert any(p.startswith(start) if start != line else p == line for p in lines), f"not printed: {line}\n\n{printed}"
 
@@ -109,6 +111,13 @@ def run_commands(page: Path, place: Path, slow: bool) -> None:
             assert done.returncode == status, f"$ {command}\n{done.stdout}{done.stderr}"
             if page.parent.name == "tutorials":
                 check_shown(shown, done.stdout)
+
+
+def test_what_is_shown_is_compared() -> None:
+    check_shown("b 1.5 us\n...\nd  ...", "a\nb  2 us\nc\nd e")
+    for shown in ("b\na", "b x", "e", "c d ..."):
+        with pytest.raises(AssertionError):
+            check_shown(shown, "a\nb\nc\nd")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
