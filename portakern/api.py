@@ -60,7 +60,8 @@ def build(
 
     Raises:
         UsageError: the operator, target, dtype, a dim or a parameter does not exist or cannot have the value.
-        PortakernError: it cannot be lowered, emitted or compiled.
+        PortakernError: it cannot be lowered, emitted or compiled.  Without the compiler here it is emitted alone, and what
+            needs a binary says which extra brings one.
     """
     op = load_operator(op)
     dims, params = split(op, values)
@@ -95,6 +96,10 @@ def check(
         grad, save: inputs whose gradients are meant in the operator's place (``""``: all), and what a backward is given.
         progress: called with (rows finished, rows in all, the row that has just been finished).
         values: sizes of dims and values of parameters.  A list, a range or a text such as ``"64:1024:*2"`` is a sweep.
+
+    Raises:
+        UsageError: the operator, a target, a dtype, a size or a parameter makes no sense.  What is wrong with a kernel is
+            in its row.
     """
     asked = asking.asked(op, targets, dtype, schedule, shape, param, True, grad, save, values)
     return Runner("checked", jobs, progress, keep_sources=True).run(asked.works)
@@ -133,6 +138,10 @@ def bench(
         check: ``full`` lets the oracle judge all outputs before timing, however long that takes.
         resume: take what the store has of the same text on this machine, and time the rest.
         store: where timed rows are kept: a file, ``True`` for the user's store; nowhere where not given.
+
+    Raises:
+        UsageError: the operator, a target, a dtype, a size or an option makes no sense.  What is wrong with a kernel is
+            in its row.
     """
     if check not in ("auto", "full"):
         raise UsageError(f"check={check!r}: neither auto nor full")
@@ -149,7 +158,14 @@ def bench(
 
 
 def sweep(op: OperatorsLike, targets: TargetsLike, dtype: DTypes = None, **options: Any) -> Study:
-    """:func:`bench` over sizes: ``pk.sweep("row_sum", "cpp:cpu", M="256:8192:*2", N=[512, 1024])``, a row for each point."""
+    """:func:`bench` over sizes: ``pk.sweep("row_sum", "cpp:cpu", M="256:8192:*2", N=[512, 1024])``, a row for each point.
+
+    Args:
+        op, targets, dtype, options: as for :func:`bench`.
+
+    Raises:
+        UsageError: as for :func:`bench`.
+    """
     return bench(op, targets, dtype, **options)
 
 
@@ -181,6 +197,10 @@ def compare(
         op, targets, dtype, schedule, jobs, shape, param, grad, save, progress, values: as for :func:`check`; with no sizes,
             those of the operator's typical case.
         against, budget, cache, mode, margin, width, seed, store: as for :func:`bench`; timing has the machine to itself.
+
+    Raises:
+        UsageError: the operator, a target, a dtype, a size or an option makes no sense.  What is wrong with a kernel is
+            in its row.
     """
     timing = timing_of(against, budget, cache, mode, margin, width, seed)
     asked = asking.asked(op, targets, dtype, schedule, shape, param, False, grad, save, values)
@@ -207,7 +227,12 @@ def emit(
         target: ``language:device``.
         ir: ``tensor``, ``tile`` or ``plan``: that level of the IR instead.
         form: ``source``, ``asm``, or ``binary`` (bytes).
+        schedule: as for :func:`build`.
         standalone: with the headers in the text.
+
+    Raises:
+        UsageError: as for :func:`build`; or the form does not go with the level.
+        PortakernError: it cannot be lowered, emitted or, for ``asm`` and ``binary``, compiled.
     """
     check_form(ir, form, standalone)
     op = load_operator(op)
@@ -268,6 +293,9 @@ def results(
     Args:
         operator, target, device, dtype, since, last, samples: as for :meth:`portakern.study.store.ResultStore.select`.
         store: a file; the user's store where not given.
+
+    Raises:
+        UsageError: the store cannot be read, or ``since`` is no date.
     """
     name = None if dtype is None else dtype_name(dtype)
     return ResultStore(store).select(operator, target, device, name, since, last, samples)
@@ -293,6 +321,10 @@ def gate(
         tries: how often a case is measured that seems to have got worse.
         operators: those that are not in the library.
         store: where names and dates are looked up; the user's where not given.
+        progress: told of each case, as for :func:`check`.
+
+    Raises:
+        UsageError: there is no such run, file or date, or it holds no timed rows.
     """
     before = rows_of(str(baseline), ResultStore(store)) if isinstance(baseline, str | Path) else tuple(baseline)
     if against is not None:
@@ -428,6 +460,10 @@ def task(op: OperatorLike, target: str | Target, dtype: DTypeLike | None = None,
 
     Args:
         op, dtype, values: as for :func:`evaluate`.
+
+    Raises:
+        UsageError: the operator, target, dtype or a size makes no sense.
+        MissingRuleError: the target cannot express the operator.
     """
     op = load_operator(op)
     (work,) = works(typical(op, values), [one(target)], [dtype_of(op, dtype)])

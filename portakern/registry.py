@@ -191,5 +191,9 @@ def check_machines(backend: Backend, taken: set[tuple[str, str]]) -> None:
 
 
 def targets(patterns: str = "all") -> tuple[Target, ...]:
-    """The targets that ``patterns`` names, see :meth:`Registry.match`."""
+    """The targets that ``patterns`` names: ``"hip:gfx942"``, ``"hip:*"``, several with commas, or ``"all"``.
+
+    Raises:
+        UsageError: a pattern names nothing.
+    """
     return registry().match(patterns)

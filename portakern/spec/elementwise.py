@@ -88,16 +88,19 @@ def size(dim: Size, dtype: Any = "i32") -> Traced:
 
 @located
 def add(a: Value, b: Value) -> Traced:
+    """``a + b``."""
     return elementwise("add", a, b, dtype=_numeric(a, b))
 
 
 @located
 def subtract(a: Value, b: Value) -> Traced:
+    """``a - b``."""
     return elementwise("sub", a, b, dtype=_numeric(a, b))
 
 
 @located
 def multiply(a: Value, b: Value) -> Traced:
+    """``a * b``."""
     return elementwise("mul", a, b, dtype=_numeric(a, b))
 
 
@@ -129,6 +132,7 @@ def _numeric(*values: Value) -> str:
 
 @located
 def negative(x: Value) -> Traced:
+    """``-x``."""
     return elementwise("neg", x, dtype=_numeric(x))
 
 
@@ -177,31 +181,37 @@ def clip(x: Traced, low: Value | None = None, high: Value | None = None) -> Trac
 
 @located
 def less(a: Value, b: Value) -> Traced:
+    """``a < b``, a boolean; false where either is NaN."""
     return elementwise("lt", a, b)
 
 
 @located
 def less_equal(a: Value, b: Value) -> Traced:
+    """``a <= b``, a boolean; false where either is NaN."""
     return elementwise("le", a, b)
 
 
 @located
 def greater(a: Value, b: Value) -> Traced:
+    """``a > b``, a boolean; false where either is NaN."""
     return elementwise("gt", a, b)
 
 
 @located
 def greater_equal(a: Value, b: Value) -> Traced:
+    """``a >= b``, a boolean; false where either is NaN."""
     return elementwise("ge", a, b)
 
 
 @located
 def equal(a: Value, b: Value) -> Traced:
+    """``a == b``, a boolean."""
     return elementwise("eq", a, b)
 
 
 @located
 def not_equal(a: Value, b: Value) -> Traced:
+    """``a != b``, a boolean; true where either is NaN."""
     return elementwise("ne", a, b)
 
 
@@ -238,11 +248,13 @@ def logical_not(x: Traced) -> Traced:
 
 @located
 def shift_left(a: Value, b: Value) -> Traced:
+    """The bits of ``a`` moved up by ``b`` places."""
     return _logical("shl", a, b)
 
 
 @located
 def shift_right(a: Value, b: Value) -> Traced:
+    """The bits of ``a`` moved down by ``b`` places; signed integers keep their sign."""
     return _logical("shr", a, b)
 
 
@@ -258,6 +270,7 @@ def where(condition: Value, yes: Value, no: Value) -> Traced:
 
 @located
 def isnan(x: Traced) -> Traced:
+    """Whether ``x`` is NaN; of integers false."""
     return elementwise("isnan", x, dtype=_float(x))
 
 
@@ -266,31 +279,37 @@ def isnan(x: Traced) -> Traced:
 
 @located
 def exp(x: Value) -> Traced:
+    """e to the power of ``x``."""
     return elementwise("exp", x, dtype=_float(x))
 
 
 @located
 def exp2(x: Value) -> Traced:
+    """2 to the power of ``x``."""
     return elementwise("exp2", x, dtype=_float(x))
 
 
 @located
 def log(x: Value) -> Traced:
+    """The natural logarithm of ``x``."""
     return elementwise("log", x, dtype=_float(x))
 
 
 @located
 def log2(x: Value) -> Traced:
+    """The logarithm of ``x`` to base 2."""
     return elementwise("log2", x, dtype=_float(x))
 
 
 @located
 def log1p(x: Value) -> Traced:
+    """``log(1 + x)``, exact near 0."""
     return elementwise("log1p", x, dtype=_float(x))
 
 
 @located
 def expm1(x: Value) -> Traced:
+    """``exp(x) - 1``, exact near 0."""
     return elementwise("expm1", x, dtype=_float(x))
 
 
@@ -302,6 +321,7 @@ def square(x: Value) -> Traced:
 
 @located
 def sqrt(x: Value) -> Traced:
+    """The square root of ``x``."""
     return elementwise("sqrt", x, dtype=_float(x))
 
 
@@ -313,36 +333,43 @@ def rsqrt(x: Value) -> Traced:
 
 @located
 def reciprocal(x: Value) -> Traced:
+    """``1 / x``."""
     return elementwise("reciprocal", x, dtype=_float(x))
 
 
 @located
 def tanh(x: Value) -> Traced:
+    """The hyperbolic tangent of ``x``."""
     return elementwise("tanh", x, dtype=_float(x))
 
 
 @located
 def sigmoid(x: Value) -> Traced:
+    """``1 / (1 + exp(-x))``."""
     return elementwise("sigmoid", x, dtype=_float(x))
 
 
 @located
 def erf(x: Value) -> Traced:
+    """The error function of ``x``."""
     return elementwise("erf", x, dtype=_float(x))
 
 
 @located
 def sin(x: Value) -> Traced:
+    """The sine of ``x`` in radians."""
     return elementwise("sin", x, dtype=_float(x))
 
 
 @located
 def cos(x: Value) -> Traced:
+    """The cosine of ``x`` in radians."""
     return elementwise("cos", x, dtype=_float(x))
 
 
 @located
 def abs(x: Value) -> Traced:
+    """``|x|``."""
     return elementwise("abs", x, dtype=_numeric(x))
 
 
@@ -360,11 +387,13 @@ def trunc(x: Value) -> Traced:
 
 @located
 def floor(x: Value) -> Traced:
+    """The largest whole number that is not above ``x``."""
     return elementwise("floor", x, dtype=_float(x))
 
 
 @located
 def ceil(x: Value) -> Traced:
+    """The smallest whole number that is not below ``x``."""
     return elementwise("ceil", x, dtype=_float(x))
 
 
@@ -379,6 +408,7 @@ def round(x: Value) -> Traced:
 
 @located
 def relu(x: Traced) -> Traced:
+    """``maximum(x, 0)``."""
     return maximum(x, 0)
 
 
@@ -396,7 +426,7 @@ def softplus(x: Traced) -> Traced:
 
 @located
 def gelu(x: Traced, approximate: str = "none") -> Traced:
-    """Gaussian error linear unit, exact (``"none"``) or by tanh (``"tanh"``); Hendrycks and Gimpel 2016."""
+    """Gaussian error linear unit; ``approximate`` is ``"none"`` or ``"tanh"``.  Hendrycks and Gimpel 2016."""
     if approximate == "none":
         return multiply(multiply(x, 0.5), add(erf(multiply(x, math.sqrt(0.5))), 1.0))
     if approximate == "tanh":

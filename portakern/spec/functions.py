@@ -1,4 +1,34 @@
-"""Every function an operator may use, in one namespace (:mod:`portakern` offers the same names)."""
+"""Every function an operator may use, in one namespace (:mod:`portakern` offers the same names).
+
+They take arrays, Python numbers and sizes, and give an array.  Arrays of one call are brought to one dtype and one shape, as
+numpy does.  Each raises a ``SpecError``, with the operator's line, where dtypes, shapes or values do not fit.
+
+Words that mean the same in all of them:
+
+- ``x``, ``a``, ``b``: what is computed on.
+- ``arrays``, ``values``: several of it.
+- ``axis``: a dim by its position, from the end where negative; where it may be several, a tuple; ``None``: all of them.
+- ``keepdims``: whether a dim that is reduced stays, as 1.
+- ``dtype``: of the result.
+- ``shape``: dims of the result, as numbers or sizes.
+- ``reverse``: from the end to the beginning.
+- ``exclusive``: without the element itself.
+- ``descending``: the largest first.
+- ``precision``: of a product: ``ieee``, ``tf32``, ``bf16x3``, ``bf16x6`` or ``fp8_fast``.
+- ``equation``: as numpy's ``einsum`` takes it.
+- ``window``, ``stride``, ``dilation``: of each spatial dim, one number for all or one for each.
+- ``padding``: before and after each spatial dim: one number, one for each dim, or pairs.
+- ``ceil``: whether a window that begins inside and ends outside counts.
+- ``seed``: an i32 or a number.  The same seed gives the same numbers on every target.
+- ``mean``, ``std``: of the distribution.
+- ``indices``: integers.
+- ``count``: how many there are.
+- ``fill``: what an index outside gives.
+- ``offsets``: integers in ascending order: where segments begin, and where the last one ends.
+- ``real``, ``imag``: the two parts of complex numbers.
+- ``widths``: (before, after) for each dim.
+- ``dim``: a size, as ``x.shape[0]``.
+"""
 
 from __future__ import annotations
 

@@ -28,14 +28,13 @@ from portakern.spec.traced import Traced, recording
 
 
 class _Dynamic:
-    """The type of :data:`dynamic`."""
+    """Given as the size of a dim, ``dynamic`` keeps that dim open: one binary for every size."""
 
     def __repr__(self) -> str:
         return "dynamic"
 
 
 dynamic = _Dynamic()
-"""Given as the size of a dim, it keeps that dim open: one binary for every size."""
 
 DimValue = int | tuple[int, ...] | list[int] | _Dynamic
 

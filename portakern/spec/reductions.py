@@ -39,6 +39,7 @@ def sum(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 @located
 def prod(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The product over ``axis``; of nothing 1."""
     return _fold("prod", as_number(x), axis, keepdims)
 
 
@@ -56,11 +57,13 @@ def min(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 @located
 def any(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """Whether any is true along ``axis``; of nothing false."""
     return _fold("any", as_truth(x), axis, keepdims)
 
 
 @located
 def all(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """Whether all are true along ``axis``; of nothing true."""
     return _fold("all", as_truth(x), axis, keepdims)
 
 
@@ -109,16 +112,19 @@ def cumsum(x: Traced, axis: int = -1, reverse: bool = False, exclusive: bool = F
 
 @located
 def cumprod(x: Traced, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Traced:
+    """Running product along ``axis``; ``exclusive`` leaves the element itself out."""
     return _cumulate("prod", x, axis, reverse, exclusive)
 
 
 @located
 def cummax(x: Traced, axis: int = -1, reverse: bool = False) -> Traced:
+    """The largest up to each element along ``axis``; NaN from the first NaN on."""
     return _cumulate("max", x, axis, reverse, False)
 
 
 @located
 def cummin(x: Traced, axis: int = -1, reverse: bool = False) -> Traced:
+    """The smallest up to each element along ``axis``; NaN from the first NaN on."""
     return _cumulate("min", x, axis, reverse, False)
 
 

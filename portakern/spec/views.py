@@ -144,11 +144,13 @@ def full(shape: Sequence[Size], value: float | int | bool | Traced, dtype: Any =
 
 @located
 def zeros(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
+    """0 everywhere."""
     return full(shape, 0, dtype)
 
 
 @located
 def ones(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
+    """1 everywhere."""
     return full(shape, 1, dtype)
 
 

@@ -1,7 +1,9 @@
 """What the pages show works: their Python runs, their commands succeed, their links lead somewhere.
 
-A block is left out where the line before it is ``<!-- not run: why -->``.  Commands run are those of ``console`` blocks; where
-one finds something wrong, as it should, the line before its block is ``<!-- exits 1: what it finds -->``.
+A block is left out where a line before it is ``<!-- not run: why -->``, and belongs to the slow tier where it is
+``<!-- slow: why -->``.  Commands run are those of ``console`` blocks; where one finds something wrong, as it should, a line
+before its block is ``<!-- exits 1: what it finds -->``.  A Python block that begins with ``# name.py`` is that file, too.  What
+a tutorial shows as printed is what is printed, figures aside; ``...`` stands for the rest of a line, or for lines.
 """
 
 from __future__ import annotations
@@ -15,21 +17,44 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"(?:<!-- (not run|exits 1)[^\n]*-->\n)?```(python|console)\n(.*?)```", re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MARK = r"<!-- (?:not run|exits 1|slow): [^\n]*-->\n"
+BLOCK = re.compile(rf"((?:{MARK})*)```(python|console)\n(.*?)```", re.DOTALL)
+PRINTED = re.compile(r"<!-- prints -->\n```\n(.*?)```", re.DOTALL)
 BUDGET = re.compile(r"\bbudget_s=\d+")  # of a search, which takes all of it
+WRITTEN = {"api.md", "command-line.md"}  # by docs/_site, for the site
 OWN_TESTS = {"writing-an-operator.md", "tile-vocabulary.md"}  # tests/spec/test_docs.py; a fragment of a class
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return [text for mark, kind, text in BLOCK.findall(page.read_text()) if kind == language and mark != "not run"]
+def blocks(page: Path, language: str) -> list[tuple[str, str]]:
+    """(marks, text) of the blocks that are run."""
+    found = [(marks, text) for marks, kind, text in BLOCK.findall(page.read_text()) if kind == language]
+    return [(marks, text) for marks, text in found if "<!-- not run" not in marks]
 
 
-def commands(page: Path) -> list[tuple[str, int]]:
-    """Commands with the exit status that they should have; one may go on over lines that end in a backslash."""
-    found = [(text.replace("\\\n", " "), mark) for mark, kind, text in BLOCK.findall(page.read_text()) if kind == "console"]
-    return [(line[2:], int(mark == "exits 1")) for text, mark in found if mark != "not run" for line in text.splitlines()
-            if line.startswith("$ ")]  # fmt: skip
+def commands(page: Path, slow: bool) -> list[tuple[str, int, str]]:
+    """Commands, the exit status of each and what is shown below it; one may go on over lines that end in a backslash."""
+    found: list[tuple[str, int, str]] = []
+    for marks, text in blocks(page, "console"):
+        if ("<!-- slow" in marks) == slow:
+            parts = text.replace("\\\n", " ").removeprefix("$ ").split("\n$ ")
+            found += [(line, int("<!-- exits 1" in marks), shown) for line, _, shown in (p.partition("\n") for p in parts)]
+    return found
+
+
+def masked(line: str) -> str:
+    """A line without its figures and its spaces."""
+    return " ".join(re.sub(r"[~\d][\d.,]*(e-?\d+)?", "#", line).split())
+
+
+def check_shown(shown: str, printed: str) -> None:
+    """Raises where a line that is shown was not printed after the one before it."""
+    lines = iter(map(masked, printed.splitlines()))
+    for line in map(masked, shown.splitlines()):
+        if line in ("", "..."):
+            continue
+        start = line.removesuffix("...").rstrip()
+        assert any(p.startswith(start) if start != line else p == line for p in lines), f"not printed: {line}\n\n{printed}"
 
 
 def ours(command: str) -> bool:
@@ -37,7 +62,10 @@ def ours(command: str) -> bool:
     return command.startswith("portakern ") and "c:cpu" not in command
 
 
-WITH_COMMANDS = [p for p in PAGES if any(ours(c) for c, _ in commands(p))]
+def with_commands(slow: bool) -> list[Path]:
+    return [p for p in PAGES if any(ours(c) for c, *_ in commands(p, slow))]
+
+
 WITH_PYTHON = [p for p in PAGES if blocks(p, "python") and p.name not in OWN_TESTS]
 
 
@@ -46,25 +74,50 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the commands run."""
     folder = tmp_path_factory.mktemp("docs")
     (folder / "examples").symlink_to(ROOT / "examples")
+    for page in WITH_PYTHON:
+        for _, text in blocks(page, "python"):
+            if named := re.match(r"# (\w+\.py)\n", text):
+                (folder / named[1]).write_text(text)
     return folder
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda p: p.stem)
 def test_the_python_of_a_page_runs(page: Path, place: Path):
     script = place / f"{page.stem}.py"
-    script.write_text(BUDGET.sub("budget_s=10", "\n\n".join(blocks(page, "python"))))
+    script.write_text(BUDGET.sub("budget_s=10", "\n\n".join(text for _, text in blocks(page, "python"))))
     done = subprocess.run([sys.executable, str(script)], cwd=place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+    for shown in PRINTED.findall(page.read_text()):
+        check_shown(shown, done.stdout)
 
 
-@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", with_commands(slow=False), ids=lambda p: p.stem)
 def test_the_commands_of_a_page_do_what_they_show(page: Path, place: Path):
+    run_commands(page, place, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_commands(slow=True), ids=lambda p: p.stem)
+def test_the_slow_commands_of_a_page_do_what_they_show(page: Path, place: Path):
+    run_commands(page, place, slow=True)
+
+
+def run_commands(page: Path, place: Path, slow: bool) -> None:
     """One after the other in one test: what one writes the next may read, and workers share out tests."""
-    for command, status in commands(page):
+    for command, status, shown in commands(page, slow):
         if ours(command):
             done = subprocess.run([sys.executable, "-m", "portakern", *shlex.split(command)[1:]], cwd=place,
                                   capture_output=True, text=True, timeout=300)  # fmt: skip
             assert done.returncode == status, f"$ {command}\n{done.stdout}{done.stderr}"
+            if page.parent.name == "tutorials":
+                check_shown(shown, done.stdout)
+
+
+def test_what_is_shown_is_compared() -> None:
+    check_shown("b 1.5 us\n...\nd  ...", "a\nb  2 us\nc\nd e")
+    for shown in ("b\na", "b x", "e", "c d ..."):
+        with pytest.raises(AssertionError):
+            check_shown(shown, "a\nb\nc\nd")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -72,6 +125,6 @@ def test_links_and_paths_lead_somewhere(page: Path):
     text = page.read_text()
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#:]+)\)", prose):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+        assert (page.parent / target).exists() or target in WRITTEN, f"{page.name} links to {target}"
     for path in re.findall(r"`((?:portakern|backends|docs|examples|tests|csrc)/[\w./-]*)`", text):
         assert (ROOT / path).exists() or path.startswith("backends/x"), f"{page.name} names {path}"

@@ -48,7 +48,7 @@ class Finder {
     Older *older_;
 };
 
-std::string load(const Library &library, Api &api) {
+std::string load_functions(const Library &library, Api &api) {
     if (!library.is_open()) return "the NVIDIA driver is not installed here (" + library.error() + ")";
     const Finder finder(library);
     if (!finder.works()) return "this NVIDIA driver has no cuGetProcAddress; CUDA 11.4 or newer is needed";
@@ -137,7 +137,7 @@ const Api *open_api(const char *path, std::string *error) {
     if (slot == nullptr) {
         const Library library(path, {"libcuda.so.1", "nvcuda.dll"});
         auto api = std::make_unique<Api>();
-        *error = load(library, *api);
+        *error = load_functions(library, *api);
         if (error->empty()) slot = std::move(api);
     }
     return slot.get();

@@ -1,6 +1,6 @@
 // What handlers of vector instructions share.
 //
-// A file in lanes/ is compiled once per instruction set of the host (baseline, x86-64-v3, x86-64-v4), so everything in it and
+// A file in lanes/ is compiled once per instruction set of the host (baseline, x86-64-v3), so everything in it and
 // here has internal linkage, and it uses no templates or inline functions of the standard library: the linker keeps one copy
 // of those, which might be the wrong one. Such a file ends with HANDLERS(its name without .cpp) { add("v_x", v_x); ... }.
 #pragma once

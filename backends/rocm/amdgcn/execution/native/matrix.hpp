@@ -75,12 +75,28 @@ template <class E> inline void read_elements(const uint32_t (*rows)[kLanes], int
 // One row of D: the sum over k of a[k] b[k][j], added to d[j]. Order and rounding are where the generations differ, and AMD's
 // guides say neither. Chained: a fused multiply-add for each k, rounded to nearest even.
 struct Chained {
-    template <int N, int K> static void row(const float *a, int stride, const float (*b)[N], float *d) {
-        for (int k = 0; k < K; ++k)
+    template <int N> static void row(const float *a, int stride, int depth, const float (*b)[N], float *d) {
+#if defined(__FMA__)
+        // By hand, as the sums then stay in registers however hard the compiler tries.
+        if constexpr (N % 8 == 0) {
+            __m256 sums[N / 8];
+#pragma GCC unroll 4
+            for (int q = 0; q < N / 8; ++q) sums[q] = _mm256_loadu_ps(d + 8 * q);
+            for (int k = 0; k < depth; ++k) {
+                const __m256 x = _mm256_set1_ps(a[k * stride]);
+#pragma GCC unroll 4
+                for (int q = 0; q < N / 8; ++q) sums[q] = _mm256_fmadd_ps(x, _mm256_loadu_ps(b[k] + 8 * q), sums[q]);
+            }
+#pragma GCC unroll 4
+            for (int q = 0; q < N / 8; ++q) _mm256_storeu_ps(d + 8 * q, sums[q]);
+            return;
+        }
+#endif
+        for (int k = 0; k < depth; ++k)
             for (int j = 0; j < N; ++j) d[j] = __builtin_fmaf(a[k * stride], b[k][j], d[j]);
     }
-    template <int N, int K> static void row(const int32_t *a, int stride, const int32_t (*b)[N], int32_t *d) {
-        for (int k = 0; k < K; ++k)
+    template <int N> static void row(const int32_t *a, int stride, int depth, const int32_t (*b)[N], int32_t *d) {
+        for (int k = 0; k < depth; ++k)
             for (int j = 0; j < N; ++j) d[j] = int32_t(uint32_t(d[j]) + uint32_t(a[k * stride] * b[k][j]));
     }
 };
@@ -93,9 +109,9 @@ inline float flushed_denormal(float x) {
 // gfx90a on f16 and bf16: sums of `group` products, pair by pair, then added to D; denormal results become zeros (the order is
 // the one measured in arXiv:2511.10909, the flushing AMD's, see ElementF16Flushed).
 template <int group> struct Pairwise {
-    template <int N, int K> static void row(const float *a, int stride, const float (*b)[N], float *d) {
+    template <int N> static void row(const float *a, int stride, int depth, const float (*b)[N], float *d) {
         for (int j = 0; j < N; ++j) d[j] = flushed_denormal(d[j]);
-        for (int k = 0; k < K; k += group)
+        for (int k = 0; k < depth; k += group)
             for (int j = 0; j < N; ++j) {
                 float p[group];
                 for (int n = 0; n < group; ++n) p[n] = flushed_denormal(a[(k + n) * stride] * b[k + n][j]);
@@ -105,6 +121,13 @@ template <int group> struct Pairwise {
             }
     }
 };
+
+// All of D, with A as [k][i]. One function for each number of columns, not for each shape and format: it is what takes long to
+// compile, and the depth is not worth knowing.
+template <class How, int N, class Number>
+__attribute__((noinline)) void multiply(int rows, int depth, const Number *a, const Number (*b)[N], Number (*d)[N]) {
+    for (int i = 0; i < rows; ++i) How::template row<N>(a + i, rows, depth, b, d[i]);
+}
 
 // ---- undefinedness ---------------------------------------------------------------------------------------------------------------
 

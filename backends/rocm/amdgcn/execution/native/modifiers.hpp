@@ -218,9 +218,7 @@ inline bool has_result_modifiers(const Op &op) { return op.m.clamp | op.m.omod |
 // The top bit of each lane, packed. All of `flags` must be set for 64 lanes or, in wave32, for the lower 32.
 inline uint64_t top_bits(const Wave &w, const uint32_t *flags) {
     uint64_t packed = 0;
-#if defined(__AVX512DQ__)
-    for (int i = 0; i < w.lanes; i += 16) packed |= uint64_t(_mm512_movepi32_mask(_mm512_load_si512(flags + i))) << i;
-#elif defined(__AVX2__)
+#if defined(__AVX2__)
     for (int i = 0; i < w.lanes; i += 8)
         packed |= uint64_t(uint32_t(_mm256_movemask_ps(_mm256_castsi256_ps(
                       _mm256_load_si256(reinterpret_cast<const __m256i *>(flags + i)))))) << i;

@@ -17,11 +17,6 @@ namespace machine {
 #include "groups.inc"
 #undef PK_VARIED
 #endif
-#ifdef PK_HAS_v4
-#define PK_VARIED(group) void register_##group##_v4(Adder &);
-#include "groups.inc"
-#undef PK_VARIED
-#endif
 #undef PK_ONCE
 
 namespace {
@@ -40,12 +35,6 @@ const char *best() {
     // For comparing variants on one machine.
     const char *asked = std::getenv("PORTAKERN_MACHINE_VARIANT");
     const auto allowed = [asked](const char *name) { return !asked || !*asked || !std::strcmp(asked, name); };
-#ifdef PK_HAS_v4
-    if (allowed("v4") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        return "v4";
-#endif
 #ifdef PK_HAS_v3
     if (allowed("v3") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
         __builtin_cpu_supports("bmi2"))
@@ -63,14 +52,6 @@ std::vector<Named> collect() {
 #undef PK_ONCE
 #undef PK_VARIED
 #define PK_ONCE(group)
-#ifdef PK_HAS_v4
-    if (!std::strcmp(variant(), "v4")) {
-#define PK_VARIED(group) register_##group##_v4(add);
-#include "groups.inc"
-#undef PK_VARIED
-        return add.found;
-    }
-#endif
 #ifdef PK_HAS_v3
     if (!std::strcmp(variant(), "v3")) {
 #define PK_VARIED(group) register_##group##_v3(add);

@@ -14,6 +14,6 @@ struct Named {
 };
 
 const std::vector<Named> &handlers();  // in a fixed order; Python refers to them by position
-const char *variant();                 // "v4", "v3" or "baseline"
+const char *variant();                 // "v3" or "baseline"
 
 }  // namespace machine

@@ -47,8 +47,8 @@ template <class S, class EA, class EB, class How> void mfma32(Wave &w, const Op 
                 __builtin_memcpy(d[b][i], w.v[op.s[2].reg + p.reg] + p.lane, sizeof d[b][i]);
             else
                 for (int j = 0; j < S::N; ++j) d[b][i][j] = constant;
-            How::template row<S::N, S::K>(&a[b][0][i], S::M, y[b], d[b][i]);
         }
+    for (int b = 0; b < S::B; ++b) multiply<How, S::N>(S::M, S::K, &a[b][0][0], y[b], d[b]);
     undefined32<S>(w, op, undefined_in(w, op.s[0]), undefined_in(w, op.s[1]));
     for (int b = 0; b < S::B; ++b)
         for (int i = 0; i < S::M; ++i) {

@@ -87,10 +87,6 @@ template <class Number, class From> inline void read_c(Wave &w, Number (*d)[16],
         for (int l = 0; l < 32; ++l) d[row_of(w, r, l / 16)][l % 16] = from(r, l);
 }
 
-template <int K, class Number> inline void multiply(Number (*a)[16], Number (*b)[16], Number (*d)[16]) {
-    for (int i = 0; i < kRows; ++i) Chained::row<kColumns, K>(&a[0][i], 16, b, d[i]);
-}
-
 template <class EA, class EB, int K> void wmma_f32(Wave &w, const Op &op) {
     need_all_lanes(w, op);
     alignas(64) float a[K][16], b[K][16], d[16][16];
@@ -103,7 +99,7 @@ template <class EA, class EB, int K> void wmma_f32(Wave &w, const Op &op) {
         x = absolute ? x & 0x7fffffff : x;
         return as_float(negative ? x ^ 0x80000000 : x);
     });
-    multiply<K>(a, b, d);
+    multiply<Chained, kColumns>(kRows, K, &a[0][0], b, d);
     set_undefined(w, op);
     for (int r = 0; r < 8; ++r)
         for (int l = 0; l < 32; ++l) w.v[op.d[0].reg + unsigned(r)][l] = as_bits(d[row_of(w, r, l / 16)][l % 16]);
@@ -135,7 +131,7 @@ template <class E, class Narrow> void wmma_narrow(Wave &w, const Op &op) {
         const float c = Narrow::wide(x & 0xffff), magnitude = absolute && c < 0 ? -c : c;
         return negative ? -magnitude : magnitude;
     });
-    multiply<K>(a, b, d);
+    multiply<Chained, kColumns>(kRows, K, &a[0][0], b, d);
     set_undefined(w, op);
     for (int r = 0; r < 8; ++r)
         for (int l = 0; l < 32; ++l) {
