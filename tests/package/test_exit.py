@@ -50,7 +50,7 @@ def test_scripts_end_quietly(tmp_path: Path, script: str):
     assert not NOISE.search(done.stderr + done.stdout), done.stderr
 
 
-@pytest.mark.parametrize("after_s", [0.3, 2.0])
+@pytest.mark.parametrize("after_s", [2.0, 4.0])  # sooner, the interpreter itself may still be starting
 def test_commands_end_quietly_when_they_are_interrupted(tmp_path: Path, after_s: float):
     words = ["compare", "row_sum", "-t", "numba:cpu,cpp:cpu,hip:gfx942", "--shape", "M=8,N=64", "--dtype", "f32", "--no-store"]
     process = subprocess.Popen([sys.executable, "-m", "portakern", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
