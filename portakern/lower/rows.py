@@ -14,6 +14,8 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.size import product
+from portakern.lower.deviations import LONG, Deviations, match_deviations
 from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Place, Softmax, match_exponential, match_place
@@ -26,8 +28,8 @@ COMBINE = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or",
 def lower_rows(request: Request, schedule: Schedule) -> t.Kernel:
     folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
     domain, _ = rows_nest(request)
-    levels = levels_of(folds)
     reduced, parallel = domain.role("reduced"), domain.role("parallel")
+    levels = levels_of(folds, _are_long(request, reduced, schedule))
     at_most(schedule, reduced, 1, "reduced axes")
     at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in reduced) else 2, "parallel axes")
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]
@@ -73,14 +75,22 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     return Domain(runs, contiguous)
 
 
-def levels_of(folds: Sequence[tt.Fold]) -> list[list[tt.Fold]]:
-    """Reductions that can be made in the same walk, in order of the walks."""
+def _are_long(request: Request, reduced: Sequence[Run], schedule: Schedule) -> bool:
+    """Whether one axis is walked, and rows are so long that a walk less is worth its sums."""
+    walked = [r for r in reduced if not covered(r, schedule)]
+    elements = product(tuple(r.extent for r in reduced))
+    io = request.nest("rows", Domain([*reduced]), 1).io_dtype if len(walked) == 1 and isinstance(elements, int) else ""
+    return bool(io) and elements * DTYPES[io].bytes >= LONG  # type: ignore[operator]
+
+
+def levels_of(folds: Sequence[tt.Fold], together: bool = False) -> list[list[tt.Fold]]:
+    """Reductions that can be made in the same walk, in order of the walks; ``together``: deviations with their mean."""
     depth: dict[Op, int] = {}
 
     def of(op: Op) -> int:
         if op not in depth:
             below = max((of(o) for o in op.operands), default=0)
-            online = isinstance(op, tt.Fold) and (_online_sum(op) or match_place(op))
+            online = isinstance(op, tt.Fold) and (_online_sum(op) or match_place(op) or (together and match_deviations(op)))
             depth[op] = below + (isinstance(op, tt.Fold) and not online)
         return depth[op]
 
@@ -174,7 +184,7 @@ def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges:
          ) -> list[tt.Fold]:  # fmt: skip
     """One walk over the reduced axes (``ranges`` of some) for ``folds``; their totals become known.  In the order carried."""
     folding = Folding(frame, folds)
-    totals = nested(frame, reduced, folding.init(), folding.step, folding.join, ranges)
+    totals = nested(frame, reduced, folding.init(), folding.step, None if folding.deviations else folding.join, ranges)
     frame.w.known.update(zip(folding.order, totals, strict=True))
     return folding.order
 
@@ -186,8 +196,9 @@ class Folding:
         self.frame = frame
         self.online = {f: s for f in folds if (s := _online_sum(f)) and s.m in folds}
         self.places = {f: p for f in folds if (p := match_place(f)) and p.extreme in folds}
-        self.plain = [f for f in folds if f not in self.online and f not in self.places]
-        self.order = [*self.plain, *self.online, *self.places]
+        self.deviations = {f: d for f in folds if (d := match_deviations(f)) and d.total in folds}
+        self.plain = [f for f in folds if f not in self.online and f not in self.places and f not in self.deviations]
+        self.order = [*self.plain, *self.deviations, *self.online, *self.places]
 
     def init(self) -> list[tuple[str, Op]]:
         b = self.frame.b
@@ -198,9 +209,13 @@ class Folding:
         frame, b, w = self.frame, self.frame.b, self.frame.w
         state = dict(zip(self.order, carried, strict=True))
         new: dict[Op, Op] = {}
+        parts: dict[Op, Op] = {}
         for f in self.plain:
             part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
             new[f] = b.binary(COMBINE[f.fn], *ordered(b, state[f], part))
+            parts[f] = part
+        for f, found in self.deviations.items():
+            new[f] = self._deviations(f, found, state, parts[found.total])
         for f, soft in self.online.items():
             top = new[soft.m]
             s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), _dtype(soft.m))  # rounded as its maximum is
@@ -214,6 +229,29 @@ class Folding:
             before = _still(b, place, state[f], state[place.extreme], new[place.extreme])
             new[f] = b.binary("min", *ordered(b, before, part))
         return tuple(new[f] for f in self.order)
+
+    def _deviations(self, f: tt.Fold, found: Deviations, state: Mapping[tt.Fold, Op], total: Op) -> Op:
+        """The sum of squares around the mean of what was seen and of this tile, whose sum is ``total``."""
+        b, dtype, coords = self.frame.b, _dtype(f), operand_coords(self.frame, f)
+        count, before = (b.cast(x, dtype) for x in self._counts())
+        dims = t.tile_type(state[f]).dims
+        mean = b.binary("div", b.cast(total, dtype), count)
+        less = b.binary("sub", *b.together(b.cast(self.frame.w.value(found.x, coords), dtype), mean))
+        inside = reduce_tile(self.frame, f, b.binary("mul", less, less))
+        seen = b.binary("div", b.cast(state[found.total], dtype), b.binary("max", before, b.const(1.0, dtype)))
+        apart = b.binary("sub", b.fit(mean, dims) if dims else mean, seen)
+        weight = b.binary("div", b.binary("mul", before, count), b.binary("add", before, count))
+        between = b.binary("mul", b.binary("mul", apart, apart), weight)
+        return b.binary("add", b.binary("add", *ordered(b, state[f], inside)), between)
+
+    def _counts(self) -> tuple[Op, Op]:
+        """How many elements this tile has, and how many were seen before it."""
+        b, runs = self.frame.b, self.frame.domain.role("reduced")
+        (walked,) = (b.axis[r.name] for r in runs if b.axis[r.name].kind == "loop")
+        start = b.add(t.Start(walked.name))
+        here = b.binary("min", b.scalar_size(walked.tile), b.binary("sub", b.scalar_size(walked.extent), start))
+        others = product(tuple(r.extent for r in runs if r.name != walked.name))
+        return tuple(x if others == 1 else b.binary("mul", x, b.scalar_size(others)) for x in (here, start))  # type: ignore[return-value]
 
     def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
         b = self.frame.b

@@ -1,0 +1,63 @@
+"""Variances of long rows in the walk of their means, around the mean of each tile; others in two walks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import portakern as pk
+from portakern.ir import tile as t
+from portakern.lower import lower_for
+from portakern.registry import registry
+
+pytestmark = pytest.mark.quick
+
+LONG, SHORT = 1 << 18, 1 << 15
+
+
+@pk.operator
+def norm(x: pk.Tensor["B", "P"]):
+    d = x - pk.mean(x, axis=1, keepdims=True)
+    return d * pk.rsqrt(pk.mean(d * d, axis=1, keepdims=True) + 1e-5)
+
+
+@pk.operator
+def variances(x: pk.Tensor["B", "C", "P"]):
+    return pk.var(x, axis=(1, 2)), pk.mean(x, axis=(1, 2))
+
+
+@pk.operator
+def around_another(x: pk.Tensor["B", "P"], m: pk.Tensor["B", 1]):
+    d = x - m
+    return pk.mean(d * d, axis=1), pk.mean(x, axis=1)
+
+
+@pk.operator
+def around_twice_the_mean(x: pk.Tensor["B", "P"]):
+    d = x - pk.mean(x, axis=1, keepdims=True) * 2.0
+    return pk.mean(d * d, axis=1)
+
+
+def walks(op: pk.Operator, dims: dict[str, int], **schedule: Any) -> int:
+    target = registry().target("cpp:cpu")
+    (kernel,) = lower_for(op.program(dims, {}, "f32"), target, registry().language("cpp"), schedule).kernels
+    return sum(isinstance(o, t.For) for o in kernel.body.walk())
+
+
+@pytest.mark.parametrize(("op", "dims", "count"), [
+    (norm, {"B": 3, "P": LONG}, 2), (norm, {"B": 3, "P": SHORT}, 3),
+    (variances, {"B": 3, "C": 4, "P": LONG // 4}, 1),
+    (around_another, {"B": 3, "P": LONG}, 1),  # which were always one
+    (around_twice_the_mean, {"B": 3, "P": LONG}, 2),
+])  # fmt: skip
+def test_walks(op: pk.Operator, dims: dict[str, int], count: int) -> None:
+    assert walks(op, dims, reduced=4096) == count
+
+
+@pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu"])
+@pytest.mark.parametrize("op", [norm, variances])
+def test_they_are_right_far_from_zero_beside_outliers_and_at_a_ragged_end(op: pk.Operator, target: str) -> None:
+    dims = {"B": 2, "P": 131_073} if op is norm else {"B": 2, "C": 3, "P": 43_691}
+    row = pk.check(op, target, dtype="f32", shape=dims).rows[0]
+    assert row.correct and row.error is None, row.error
