@@ -60,6 +60,9 @@ RATE = {16: 2000.0, 32: 200.0, 64: 100.0}
 """Multiply-adds per ns that one unit does in good tiles, by bits of the operands: half of what an SM of an H100 has for 16 bits
 and its FMAs of 32; a CDNA3 unit is near."""
 
+DRAWN = 40.0
+"""Bytes per ns that one block of a product draws, whose copies are under way while it multiplies (H200, as ``JOIN_BYTES``)."""
+
 WARPS = 8
 """Warps that keep a unit multiplying."""
 
@@ -93,7 +96,7 @@ def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) 
         wasted = 1 + 16 * (1 / tile[0] + 1 / tile[1])
         bits = DTYPES[nest.dots or nest.io_dtype].bits
         multiplied = each * prod(tile) * steps * wasted / (RATE[max(16, min(bits, 64))] * busy)
-        read = blocks * steps * (tile[0] + tile[1]) * tile[2] * bits / 8 / (ALONE * min(blocks, BUSY * units))
+        read = blocks * steps * (tile[0] + tile[1]) * tile[2] * bits / 8 / (DRAWN * min(blocks, units))
         joined = KERNEL_NS + 8 * parts * prod(_extent(a) for a in nest.axes if a is not k) / JOIN_BYTES if parts > 1 else 0.0
         return max(multiplied, read) + joined
 

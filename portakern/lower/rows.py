@@ -29,7 +29,7 @@ def lower_rows(request: Request, schedule: Schedule) -> t.Kernel:
     folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
     domain, _ = rows_nest(request)
     reduced, parallel = domain.role("reduced"), domain.role("parallel")
-    levels = levels_of(folds, _are_long(request, reduced, schedule))
+    levels = levels_of(folds, _are_long(request, reduced))
     at_most(schedule, reduced, 1, "reduced axes")
     at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in reduced) else 2, "parallel axes")
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in reduced)]
@@ -75,12 +75,11 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     return Domain(runs, contiguous)
 
 
-def _are_long(request: Request, reduced: Sequence[Run], schedule: Schedule) -> bool:
-    """Whether one axis is walked, and rows are so long that a walk less is worth its sums."""
-    walked = [r for r in reduced if not covered(r, schedule)]
+def _are_long(request: Request, reduced: Sequence[Run]) -> bool:
+    """Whether rows are so long that a walk less is worth the sums of its tiles."""
     elements = product(tuple(r.extent for r in reduced))
-    io = request.nest("rows", Domain([*reduced]), 1).io_dtype if len(walked) == 1 and isinstance(elements, int) else ""
-    return bool(io) and elements * DTYPES[io].bytes >= LONG  # type: ignore[operator]
+    io = request.nest("rows", Domain([*reduced]), 1).io_dtype
+    return isinstance(elements, int) and LONG <= elements * DTYPES[io].bytes < 2**31
 
 
 def levels_of(folds: Sequence[tt.Fold], together: bool = False) -> list[list[tt.Fold]]:
@@ -245,13 +244,20 @@ class Folding:
         return b.binary("add", b.binary("add", *ordered(b, state[f], inside)), between)
 
     def _counts(self) -> tuple[Op, Op]:
-        """How many elements this tile has, and how many were seen before it."""
+        """How many elements this tile has, and how many were seen before it; both in i32."""
         b, runs = self.frame.b, self.frame.domain.role("reduced")
-        (walked,) = (b.axis[r.name] for r in runs if b.axis[r.name].kind == "loop")
-        start = b.add(t.Start(walked.name))
-        here = b.binary("min", b.scalar_size(walked.tile), b.binary("sub", b.scalar_size(walked.extent), start))
-        others = product(tuple(r.extent for r in runs if r.name != walked.name))
-        return tuple(x if others == 1 else b.binary("mul", x, b.scalar_size(others)) for x in (here, start))  # type: ignore[return-value]
+        walked = [b.axis[r.name] for r in runs if b.axis[r.name].kind == "loop"]
+        inside = product(tuple(r.extent for r in runs if b.axis[r.name].kind != "loop"))  # of one coordinate of those walked
+        here, before = b.scalar_size(inside), b.scalar_size(0)
+        for number, axis in enumerate(reversed(walked)):
+            start = b.add(t.Start(axis.name))
+            passed = start if inside == 1 else b.binary("mul", start, b.scalar_size(inside))
+            before = b.binary("add", before, passed) if number else passed
+            if axis.tile > 1:
+                left = b.binary("min", b.scalar_size(axis.tile), b.binary("sub", b.scalar_size(axis.extent), start))
+                here = left if inside == 1 else b.binary("mul", left, here)
+            inside = inside * axis.extent
+        return here, before
 
     def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
         b = self.frame.b

@@ -77,7 +77,7 @@ CPP = (
     for (int m = 0; m < 16; ++m) for (int n = 0; n < 32; ++n) t[m * 1000] += x[m * 32 + n];
     for (int m = 0; m < 16; ++m) out[m] = t[m * 1000]; free(t);""", "pages that happen to be zero", kind=WRONG),
     more_cpp("far-from-its-arrays", "honest(x, out); out[1 << 13] = 1; out[-(1 << 13)] = 1;", "memory beyond the guard bands",
-             kind=BESIDE),
+             kind=f"{BESIDE}|crash"),
     more_cpp("writes-its-input", "honest(x, out); ((float*)x)[5] = 0;", "an input that is changed", kind=f"{WRONG}|crash"),
     more_cpp("throws", "throw std::runtime_error(\"x\");", "an exception across the border", kind="crash"),
     more_cpp("jumps", "static jmp_buf where; if (setjmp(where) == 0) longjmp(where, 1); else return;", "a way out of the call",

@@ -46,7 +46,7 @@ def kernel(e: Estimate, number: int = 0) -> dict:
 @pytest.mark.parametrize("target", ["hip:gfx90a", "hip:gfx942", "hip:gfx950", "hip:gfx1100", "hip:gfx1201"])
 def test_a_product_of_matrices_has_its_loop_and_its_bytes(target: str):
     m = n = k = 1024
-    found = kernel(estimated("matmul", target, M=m, N=n, K=k))
+    found = kernel(estimated("matmul", target, (("split_k", 1),), M=m, N=n, K=k))
     loop = found["loops"][0]
     assert loop["matrix_flops"] > 0 and loop["rounds"] > 4 and 0 < loop["matrix_share"] <= 1
     waves = found["threads"] // (32 if "gfx1" in target else 64)
