@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda p: p.stem)
 def test_the_python_of_a_page_runs(page: Path, place: Path):
     script = place / f"{page.stem}.py"
-    script.write_text(BUDGET.sub("budget_s=10", "\n\n".join(text for _, text in blocks(page, "python"))))
+    script.write_text(BUDGET.sub("budget_s=4", "\n\n".join(text for _, text in blocks(page, "python"))))
     done = subprocess.run([sys.executable, str(script)], cwd=place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     for shown in PRINTED.findall(page.read_text()):

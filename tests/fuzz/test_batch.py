@@ -19,7 +19,7 @@ def test_a_batch_makes_the_same_programs_each_time_and_others_for_another_seed()
 
 
 def test_shrinking_begins_at_the_program_found_and_ends_at_a_small_one(tmp_path: Path):
-    batch = Batch(8, 60)
+    batch = Batch(8, 24)
     def fails(program: FuzzProgram) -> bool:
         return "pk.sum" in program.case.text
 

@@ -43,12 +43,12 @@ NAMED = {
 """How a docstring names a language; C++ is not CUDA C++."""
 
 
-TURNS = 7
+TURNS = 9
 """Of so many files one is tried on a language that its docstring does not name."""
 
 
 INTERPRETED = ("triton", "pallas", "cuda")
-"""Languages that take some seconds for a file: every second of those that name them is tried."""
+"""Languages that take some seconds for a file: every third of those that name them is tried."""
 
 
 def names(file: Path, language: str) -> bool:
@@ -60,7 +60,7 @@ def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
     found = {file: [devices[i // TURNS % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % TURNS == 0}
-    every = 2 if language in INTERPRETED else 1
+    every = 3 if language in INTERPRETED else 1
     return found | dict.fromkeys([f for f in CORPUS if names(f, language)][::every], devices)
 
 
