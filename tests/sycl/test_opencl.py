@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from portakern.backend import CompiledBinary
 from portakern.backends.sycl.loops.emitting import plan_loops
-from portakern.backends.sycl.opencl import binaries
+from portakern.backends.sycl.opencl import binaries, platforms
 from portakern.errors import CompileError, MissingRuleError, RuntimeFault, UsageError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
@@ -157,3 +160,13 @@ def test_everything_missing_is_listed() -> None:
     assert isinstance(value.type, TileType)
     with pytest.raises(MissingRuleError, match="arg_reduce in opencl"):
         OPENCL.emitter.emit(program, CPU)
+
+
+def test_drivers_named_in_a_place_that_is_not_seen_are_named_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """As in a jail, whose process inherits the name of a folder that lies in the /tmp of others."""
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path / "gone"))
+    platforms.show_drivers()
+    assert os.environ["OCL_ICD_VENDORS"] == str(platforms.icd_directory())
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    platforms.show_drivers()
+    assert os.environ["OCL_ICD_VENDORS"] == str(tmp_path)

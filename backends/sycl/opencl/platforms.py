@@ -81,11 +81,21 @@ def icd_directory(*, systems: bool = True) -> Path:
     return folder
 
 
+def show_drivers(*, systems: bool = True) -> None:
+    """Names the drivers to the loader of this process, which has not loaded any.
+
+    What is named already stays, if it is there: a process in a jail may have inherited the name of a folder in a place that
+    it does not see.
+    """
+    if not Path(os.environ.get("OCL_ICD_VENDORS") or "/nowhere").exists():
+        os.environ["OCL_ICD_VENDORS"] = str(icd_directory(systems=systems))
+
+
 def prepare() -> Any:
     """pyopencl, with the drivers in sight.  Raises :class:`ToolMissing` where it is not installed."""
     if importlib.util.find_spec("pyopencl") is None:
         raise ToolMissing("OpenCL needs pyopencl, which is not installed", hint=INSTALL)
-    os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory()))
+    show_drivers()
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")  # builds are cached by portakern
     import pyopencl
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ from portakern.launch.host_executable import HostExecutable
 
 from ..scalars import scalar_argument
 from .binaries import built_for
-from .platforms import INSTALL, icd_directory, intel_library
+from .platforms import INSTALL, intel_library, show_drivers
 from .toolchain import OpenCLToolchain
 
 DRIVER = "opencl"
@@ -81,7 +80,7 @@ def cpu_device(description: str) -> native.Device:
 def _devices(path: str) -> list[native.Device]:
     """The CPU devices that a library shows."""
     if not path:
-        os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory()))
+        show_drivers()
     devices: list[native.Device] = []
     for ordinal in range(native.probe_driver(DRIVER, path).device_count):
         try:

@@ -23,7 +23,7 @@ from portakern.errors import RuntimeFault, ToolMissing
 from portakern.tools.cache import Cache, digest
 from portakern.tools.process import run_tool
 
-from ..opencl.platforms import icd_directory, intel_library
+from ..opencl.platforms import intel_library, show_drivers
 from . import gpus
 
 INSTALL = "pip install 'portakern[sycl]'"
@@ -160,7 +160,7 @@ def library() -> c.CDLL:
     root = prefix()
     if reason is not None or root is None:
         raise ToolMissing(f"SYCL cannot be used: {reason}", hint=INSTALL)
-    os.environ.setdefault("OCL_ICD_VENDORS", str(icd_directory(systems=False)))
+    show_drivers(systems=False)
     os.environ.setdefault("ONEAPI_DEVICE_SELECTOR", "opencl:cpu;level_zero:gpu" if gpus.on_the_bus() else "opencl:cpu")
     path = shim_file()
     try:
