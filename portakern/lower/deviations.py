@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.size import product
-from portakern.ir.tensor import DimSize, Fold, Map, tensor_type
-from portakern.lower.online import through_casts, through_moves
+from portakern.ir.tensor import DimSize, Expand, Fold, Map, Reshape, tensor_type
+from portakern.lower.classes import is_thin
+from portakern.lower.online import unwidened
 
 LONG = 1 << 19
 """Bytes of a row from which on reading it a second time takes longer than the sums of its tiles: less stays in a core's cache,
@@ -29,17 +30,25 @@ class Deviations:
 
 
 def match_deviations(fold: Fold) -> Deviations | None:
-    squared = through_casts(fold.x)
+    """``fold`` as such a sum.  What is rounded on the way is another one: around a rounded mean it may be far larger."""
+    squared = unwidened(fold.x)
     if fold.fn != "sum" or not isinstance(squared, Map) or squared.fn != "mul" or squared.args[0] is not squared.args[1]:
         return None
-    less = through_casts(squared.args[0])
+    less = unwidened(squared.args[0])
     if not isinstance(less, Map) or less.fn != "sub" or not DTYPES[tensor_type(less).dtype].is_float:
         return None
-    x, mean = less.args[0], through_moves(less.args[1])
-    if not isinstance(mean, Map) or mean.fn != "div" or not isinstance(total := through_casts(mean.args[0]), Fold):
+    x, mean = less.args[0], _unmoved(less.args[1])
+    if not isinstance(mean, Map) or mean.fn != "div" or not isinstance(total := unwidened(mean.args[0]), Fold):
         return None
-    count = through_moves(mean.args[1])
+    count = _unmoved(mean.args[1])
     shape = tensor_type(total.x).shape
     whole = isinstance(count, DimSize) and count.size == product(tuple(shape[a] for a in total.axes))
-    same = total.fn == "sum" and total.axes == fold.axes and through_casts(total.x) is through_casts(x)
+    same = total.fn == "sum" and total.axes == fold.axes and unwidened(total.x) is unwidened(x)
     return Deviations(x, total) if whole and same else None
+
+
+def _unmoved(op: Op) -> Op:
+    """``op`` without broadcasts and changes to wider dtypes."""
+    while (inner := unwidened(op)) is not op or isinstance(op, Expand) or (isinstance(op, Reshape) and is_thin(op)):
+        op = inner if inner is not op else op.x  # type: ignore[attr-defined]
+    return op

@@ -75,7 +75,7 @@ def through_casts(op: Op) -> Op:
     return op
 
 
-def _unwidened(op: Op) -> Op:
+def unwidened(op: Op) -> Op:
     """``op`` without the changes of dtype that round nothing: a value less the maximum of its roundings may be large."""
     while isinstance(op, Convert) and DTYPES[op.dtype].is_float and (have := DTYPES[tensor_type(op.x).dtype]).is_float:
         if have.rounding < DTYPES[op.dtype].rounding or have.largest > DTYPES[op.dtype].largest:
@@ -93,7 +93,7 @@ def match_exponential(op: Op) -> Softmax | None:
     if not isinstance(shifted, Map) or shifted.fn != "sub":
         return None
     s, m = shifted.args[0], through_moves(shifted.args[1])
-    if isinstance(m, Fold) and m.fn == "max" and len(m.axes) == 1 and _unwidened(m.x) is _unwidened(s):
+    if isinstance(m, Fold) and m.fn == "max" and len(m.axes) == 1 and unwidened(m.x) is unwidened(s):
         return Softmax(s, op, m, m.axes[0])
     return None
 

@@ -76,7 +76,7 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
 
 
 def _are_long(request: Request, reduced: Sequence[Run]) -> bool:
-    """Whether rows are so long that a walk less is worth the sums of its tiles."""
+    """Whether rows are so long that a walk less is worth the sums of its tiles, and short enough to be counted in i32."""
     elements = product(tuple(r.extent for r in reduced))
     io = request.nest("rows", Domain([*reduced]), 1).io_dtype
     return isinstance(elements, int) and LONG <= elements * DTYPES[io].bytes < 2**31

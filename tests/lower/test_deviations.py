@@ -37,6 +37,18 @@ def around_twice_the_mean(x: pk.Tensor["B", "P"]):
     return pk.mean(d * d, axis=1)
 
 
+@pk.operator
+def around_a_rounded_mean(x: pk.Tensor["B", "P"]):
+    d = x - pk.cast(pk.cast(pk.mean(x, axis=1, keepdims=True), pk.bf16), pk.f32)
+    return pk.mean(d * d, axis=1)
+
+
+@pk.operator
+def around_the_mean_of_rounded(x: pk.Tensor["B", "P"]):
+    d = x - pk.mean(pk.cast(pk.cast(x, pk.bf16), pk.f32), axis=1, keepdims=True)
+    return pk.mean(d * d, axis=1)
+
+
 def walks(op: pk.Operator, dims: dict[str, int], tile: int = 0) -> int:
     target, asked = registry().target("cpp:cpu"), {"reduced": tile} if tile else {}
     (kernel,) = lower_for(op.program(dims, {}, "f32"), target, registry().language("cpp"), asked).kernels
@@ -48,6 +60,7 @@ def walks(op: pk.Operator, dims: dict[str, int], tile: int = 0) -> int:
     (variances, {"B": 3, "C": 4, "P": LONG // 4}, 1),
     (around_another, {"B": 3, "P": LONG}, 1),  # which were always one
     (around_twice_the_mean, {"B": 3, "P": LONG}, 2),
+    (around_a_rounded_mean, {"B": 3, "P": LONG}, 2), (around_the_mean_of_rounded, {"B": 3, "P": LONG}, 2),
 ])  # fmt: skip
 def test_walks(op: pk.Operator, dims: dict[str, int], count: int) -> None:
     assert walks(op, dims, 4096) == count

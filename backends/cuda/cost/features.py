@@ -130,11 +130,11 @@ _BLOCKS, _GOLDEN = 9, (math.sqrt(5) - 1) / 2
 
 def _one_block(d: Dispatch, code: tuple[Instruction, ...], rates: Rates, warps: int, boxes: Sequence[float],
                block: Sequence[int]) -> tuple[Work, float, set[int]]:  # fmt: skip
-    followed = _sampled(warps)
+    followed, constants = _sampled(warps), _constants(d)
     work: Work = defaultdict(float)
     slowest, doubts = 0.0, set[int]()
     for warp, stands_for in followed.items():
-        state = State(_constants(d), _specials(d, block, warp))
+        state = State(constants, _specials(d, block, warp))
         try:
             way = follow(code, state)
         except TooLong:
