@@ -13,7 +13,7 @@ from dataclasses import replace
 from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.chains import like_attention
-from portakern.emit.shares import in_parts, product_in_parts
+from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
@@ -41,6 +41,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     found = (s for s in _FAMILIES[nest.family](nest, device) if s.warps <= MAX_WARPS)
     if nest.family == "rows":
         found = in_parts(found, nest, device)
+    if nest.family == "attention":
+        found = keys_in_parts(found, nest, device)
     if nest.family in STREAMS and device.has("wgmma"):
         found = (replace(s, options=tuple(sorted({"keep": "stores", **dict(s.options)}.items()))) for s in found)
     return list(dict.fromkeys(found))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from portakern.device import Device
 from portakern.dtypes import dtype
 from portakern.emit.chains import like_attention
-from portakern.emit.shares import in_parts, product_in_parts
+from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
@@ -27,6 +27,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     found = list(_FAMILIES[nest.family](nest, device))
     if nest.family == "rows":
         found = list(in_parts(found, nest, device))
+    if nest.family == "attention":
+        found = list(keys_in_parts(found, nest, device))
     if nest.family == "contraction" and (parts := product_in_parts(found, nest, device)) is not None:
         found.insert(0, parts)
     return list(dict.fromkeys(found))

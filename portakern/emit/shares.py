@@ -119,6 +119,36 @@ def _numbers(most: int, full: float) -> list[int]:
     return sorted(p for p in wanted if 2 <= p <= most)
 
 
+# ---- few queries, many keys ------------------------------------------------------------------------------------------------
+
+WALKED = 8.0
+"""Bytes of keys and values per ns that one block of a warp walks: 16 KB in 2 us, in decoding with 8192 keys on an H100."""
+
+TOGETHER = 6
+"""Most blocks of attention that a unit has at once: each keeps tens of KB of keys and values in shared memory."""
+
+
+def keys_in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device) -> Iterator[Schedule]:
+    """``schedules`` of attention, the first one before them with its keys in parts where few blocks of queries would leave most
+    of a device idle: a token that is decoded has one for each head of keys, however many keys there are."""
+    for number, s in enumerate(schedules):
+        if number == 0 and (parts := _key_parts(s, nest, device)) > 1:
+            yield replace(s, options=tuple(sorted({**dict(s.options), "split_k": parts}.items())))
+        yield s
+
+
+def _key_parts(s: Schedule, nest: Nest, device: Device) -> int:
+    """How many blocks should share the keys of a row; 1 where a size is open."""
+    (n,), features = nest.role("n"), [*nest.role("k"), *nest.role("d")]
+    if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
+        return 1
+    blocks = prod(ceil(_extent(a) / s.tile(a.name)) for r in ("batch", "m") for a in nest.role(r))
+    wanted = device.count("units", 128) * min(TOGETHER, max(1, WARPS // s.warps))
+    parts = min(wanted // blocks, _extent(n) // s.tile(n.name) // LEAST_TILES)
+    bytes_ = _extent(n) * sum(map(_extent, features)) * DTYPES[nest.io_dtype].bytes
+    return parts if parts > 1 and bytes_ / (WALKED * s.warps) * (1 - 1 / parts) > 2 * KERNEL_NS else 1
+
+
 def _blocks(schedule: Schedule, nest: Nest) -> int:
     return prod(ceil(_extent(a) / schedule.tile(a.name)) for r in ("batch", "m", "n") for a in nest.role(r))
 

@@ -42,11 +42,12 @@ from portakern.ir.size import Size
 Value = str | int | bool
 
 LOWERED_OPTIONS = {
-    "split_k": "products, rows: parts of the contracted (reduced) axis for blocks of their own, which a second kernel joins",
+    "split_k": "products, rows, attention: parts of the axis that is contracted, reduced or walked, for blocks of their own, "
+               "which a second kernel joins",
     "slide": "rows over windows that overlap: neighbouring results that one walk makes, reading what they share once",
 }
 """Options that lowering itself understands, so that every language has them."""
-LOWERED_FAMILIES = {"split_k": ("contraction", "rows"), "slide": ("rows",)}
+LOWERED_FAMILIES = {"split_k": ("contraction", "rows", "attention"), "slide": ("rows",)}
 
 
 ONE, SOME, ANY = (1, 1), (1, None), (0, None)

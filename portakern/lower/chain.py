@@ -14,7 +14,7 @@ from portakern.errors import LoweringError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.lower.attention import limits, usable
+from portakern.lower.attention_walk import limits, usable
 from portakern.lower.bounds import Bound, bounds_of_zeros
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.contraction import dot

@@ -262,7 +262,7 @@ class _Making:
         if item.loop is not None:
             return Lowered((lower_recurrence(request, item.loop, item.line),))
         if stage.family == "attention":
-            return Lowered((lower_attention(request, stage),))
+            return lower_attention(request, stage)
         return FAMILIES[stage.family](request)
 
     def _note_results(self, item: Planned, names: Mapping[str, tuple[str, ...]]) -> None:

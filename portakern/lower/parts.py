@@ -2,7 +2,8 @@
 
 A product with few tiles and a long contracted axis leaves most of a device idle.  With ``split_k=4`` in its schedule, four
 blocks walk a quarter of that axis for every tile and store what they have carried, unrounded, to a temporary with one more dim;
-a second kernel, elementwise over the result and tiled as such, walks the parts and does what follows the product.
+a second kernel, elementwise over the result and tiled as such, walks the parts and does what follows the product.  Rows
+(:mod:`portakern.lower.row_parts`) and attention (:mod:`portakern.lower.attention_parts`) have the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from portakern.lower.cuts import program_of
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
 from portakern.lower.kernel import Frame, Request, at_most, grid
-from portakern.lower.rows import Range
 from portakern.lower.tiles import Coordinates, collapse, wide
 
 OPTION = "split_k"
@@ -44,7 +44,7 @@ def parts_axis(domain: Domain, parts: Size) -> t.Axis:
     return t.Axis(name, "grid", parts, 1)
 
 
-def range_of_part(frame: Frame, part: t.Axis, walked: t.Axis) -> Range:
+def range_of_part(frame: Frame, part: t.Axis, walked: t.Axis) -> tuple[Op, Op]:
     """The coordinates of ``walked`` that a block sums: whole tiles, as many for each part, fewer for the last."""
     b, length = frame.b, ceildiv(walked.steps, int(part.extent)) * walked.tile  # type: ignore[call-overload]
     if isinstance(walked.steps, int) and walked.steps < int(part.extent):  # type: ignore[call-overload]

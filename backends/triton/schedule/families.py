@@ -14,7 +14,7 @@ from portakern.device import Device
 from portakern.dtypes import dtype
 from portakern.emit.chains import like_attention
 from portakern.emit.packing import LINE_BYTES
-from portakern.emit.shares import in_parts, product_in_parts
+from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule, Value
 from portakern.ir.size import Size
 
@@ -48,6 +48,8 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     found = list(families[nest.family](nest, device))
     if nest.family == "rows":
         found = list(in_parts(found, nest, device))
+    if nest.family == "attention":
+        found = list(keys_in_parts(found, nest, device))
     if nest.family == "contraction" and (parts := product_in_parts(found, nest, device)) is not None:
         found.insert(0, parts)
     kept = [s for s in found if _fits(nest, device, s)]
