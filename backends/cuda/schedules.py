@@ -17,7 +17,7 @@ from portakern.emit.shares import in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
-from .hopper.choosing import pipelines
+from .hopper.choosing import multiplied_whole, pipelines
 
 MAX_WARPS = 16
 TILE_REGISTERS = 168
@@ -264,12 +264,15 @@ def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
-    table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
+    if whole := multiplied_whole(nest):
+        dtype = whole
+    narrow = DTYPES[dtype].bytes == 1
+    table = [(tm, tn, 2 * tk, w, s) for tm, tn, tk, w, s in _MATRIX] if narrow else _MATRIX if whole else _SCALAR
     thirds = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS) if dtype == "f32" else ()
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in (*thirds, *table):
-        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 16)}
+        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 32 if narrow else 16)}
         narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
         if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in thirds):
             continue  # a smaller entry of the table says the same with fewer warps
@@ -279,7 +282,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
             continue
         found.append(schedule(nest, tiles, warps, stages))
     if not found:
-        tiles = {m.name: 16, n.name: 16, k.name: 16}
+        tiles = {m.name: 16, n.name: 16, k.name: 32 if narrow else 16}
         found = [schedule(nest, tiles, 1, 2)]
     # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of them.
     units = device.count("units", 128)

@@ -89,7 +89,7 @@ class Nest:
     ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit; ``stored`` the widest dtype of
-    the results; ``work`` how many operations are done with an element.
+    the results; ``work`` how many operations are done with an element; ``precision`` how products may be rounded.
     """
 
     family: str
@@ -102,6 +102,7 @@ class Nest:
     scores: str = ""
     stored: str = ""
     work: int = 0
+    precision: str = "ieee"
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

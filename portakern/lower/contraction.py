@@ -25,7 +25,7 @@ def lower_contraction(request: Request) -> Lowered:
     contract = next(op for op in request.program.body.ops if isinstance(op, tt.Contract))
     domain = _domain(request, contract)
     operands = operand_dtype(contract)
-    schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands))
+    schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands, precision=contract.precision))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     if parts > 1:

@@ -14,19 +14,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from portakern.ir.core import Arg, Op
-from portakern.ir.functions import COSTLY
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Literal, Map, Reshape, Transpose, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose, tensor_type
 from portakern.lower.classes import is_thin
 
 rules = Rules()
 
 Shape = tuple[Size, ...]
-
-STEP, BLOCK = 16, 128
-"""How many neighbours a joined dim of a product has at least where it is summed, which is as deep as matrix instructions are, and
-where it is free, which is as wide as most blocks are: what is walked in smaller pieces is better stored first."""
 
 
 @rules.on(Convert)
@@ -87,19 +82,20 @@ def transpose_before_joining(op: Transpose) -> Op | None:
 
 
 @rules.on(Contract)
-def product_before_joining(op: Contract) -> Op | None:
-    """Batches are apart wherever they are joined; summed and free dims where the operand is no array, but cheap to compute from
-    arrays: weights whose scales each belong to a group of them, say."""
-    joined = (
-        (op.lhs_batch, op.rhs_batch, _batches(op.lhs, op.lhs_batch) or _batches(op.rhs, op.rhs_batch)),
-        (op.lhs_axes, op.rhs_axes, _groups(op.lhs, op.lhs_axes, STEP) or _groups(op.rhs, op.rhs_axes, STEP)),
-        (op.lhs_free, (), _groups(op.lhs, op.lhs_free, BLOCK)),
-        ((), op.rhs_free, _groups(op.rhs, op.rhs_free, BLOCK)),
-    )
-    if all(apart is None for _, _, apart in joined):
+def product_before_joining_batches(op: Contract) -> Op | None:
+    apart = joined_by(op.lhs, op.lhs_batch) or joined_by(op.rhs, op.rhs_batch)
+    if apart is None:
         return None
-    left = {d: sizes for dims, _, apart in joined for d, sizes in zip(dims, apart or (), strict=False)}
-    right = {d: sizes for _, dims, apart in joined for d, sizes in zip(dims, apart or (), strict=False)}
+    left, right = (dict(zip(batch, apart, strict=True)) for batch in (op.lhs_batch, op.rhs_batch))
+    return product_apart(op, left, right)
+
+
+Apart = Mapping[int, Shape]
+"""Dims of a value, and those that each joins."""
+
+
+def product_apart(op: Contract, left: Apart, right: Apart) -> Op | None:
+    """``op`` in the dims that those of its operands join, and its result joined."""
     lhs, rhs = _with_dims(op.lhs, left), _with_dims(op.rhs, right)
     if lhs is None or rhs is None:
         return None
@@ -108,49 +104,20 @@ def product_before_joining(op: Contract) -> Op | None:
     return Reshape(made, tensor_type(op).shape)
 
 
-Apart = Mapping[int, Shape]
-"""Dims of a value, and those that each joins."""
-
-
-def _batches(op: Op, dims: Sequence[int]) -> list[Shape] | None:
+def joined_by(op: Op, dims: Sequence[int]) -> list[Shape] | None:
     """What each of ``dims`` joins, where a reshape of a computed value or of a view joins some."""
     match op:
         case Transpose(x=x, order=order):
-            return _batches(x, [order[d] for d in dims])
+            return joined_by(x, [order[d] for d in dims])
         case Convert(x=x):
-            return _batches(x, dims)
+            return joined_by(x, dims)
         case Map(args=args):
-            found = (_batches(a, dims) for a in args if tensor_type(a).shape)
+            found = (joined_by(a, dims) for a in args if tensor_type(a).shape)
             return next((f for f in found if f is not None), None)
         case Reshape(x=x) if not of_arrays(x) and not is_thin(op):
             parts = [_joined_by(op, d) for d in dims]
             return parts if any(len(p) > 1 for p in parts) else None
     return None
-
-
-def _groups(op: Op, dims: Sequence[int], least: int) -> list[Shape] | None:
-    """What each of ``dims`` joins, where no array is joined but what arithmetic makes of arrays."""
-    apart = _batches(op, dims)
-    if apart is None or any(len(sizes) > 1 and (not isinstance(sizes[-1], int) or sizes[-1] < least) for sizes in apart):
-        return None
-    return apart if _is_arithmetic(op) else None
-
-
-def _is_arithmetic(op: Op) -> bool:
-    """Whether ``op`` is little work on arrays, element by element, and moves of them."""
-    seen: set[Op] = set()
-    left = [op]
-    while left:
-        op = left.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        if not isinstance(op, Arg | Literal | Map | Convert | Expand | Reshape | Transpose):
-            return False
-        if isinstance(op, Map) and op.fn in COSTLY:
-            return False
-        left += op.operands
-    return True
 
 
 def _joined_by(op: Reshape, dim: int) -> Shape:
