@@ -33,6 +33,7 @@ from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, u
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
+from portakern.lower.partial_sums import product_summed
 from portakern.lower.placing import Placed
 from portakern.lower.recomputed import computed_several_times, inner_products, products_of_chain, recomputed, reduced_axes
 
@@ -142,6 +143,7 @@ class _Splitter:
     def run(self) -> list[Stage]:
         if self.attention:
             self._find_attention()
+        self._find_sums_of_products()
         for op in self.program.body.ops:
             if isinstance(op, ANCHORS) and op not in self.group_of and op not in self.recomputed:
                 self._place(op)
@@ -177,6 +179,17 @@ class _Splitter:
                 self.group_of[a] = group
             self.recomputed.discard(op)  # what attention gives is stored
             self.patterns[op] = found
+
+    def _find_sums_of_products(self) -> None:
+        for op in self.program.body.ops:
+            product = product_summed(op, self.users)
+            if product is None or product in self.group_of or product in self.recomputed:
+                continue
+            reduced = [self.classes.of_operand(product, 0)[i] for i in product.lhs_axes]
+            reduced += [self.classes.of_operand(op, 0)[i] for i in op.axes]  # type: ignore[attr-defined]
+            group = Group("contraction", [product, op], frozenset(self.classes.of(op)), frozenset(reduced))
+            self.groups.append(group)
+            self.group_of |= {product: group, op: group}
 
     def _private(self, found: Attention, scores: Contract, walked: AxisClass) -> bool:
         """Whether what is computed from the scores along the walked axis is used by the pattern alone: it is never whole."""
@@ -455,7 +468,8 @@ class _Splitter:
             body = _own_operands(body) if apart else body
             return [*before, Stage(body, "chain", None, body.args if apart else ())]
         if g.kind != "attention":
-            self._part(g, body)
+            if g.kind != "contraction":  # whose sums over batches run along axes that the product alone has
+                self._part(g, body)
             return [*before, Stage(body, g.kind.split()[0])]
         apart = _roles_meet(body, _pattern(body))
         body = _own_operands(body) if apart else body
