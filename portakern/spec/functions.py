@@ -139,6 +139,7 @@ from portakern.spec.reductions import (
     sum,
     var,
 )
+from portakern.spec.nibbles import pack, unpack
 from portakern.spec.segments import (
     grouped_matmul,
     segment_all,
@@ -192,12 +193,12 @@ __all__ = [
     "histogram", "ifft", "index_put", "interleave", "iota", "irfft", "isnan", "kthvalue", "less", "less_equal",
     "local_response_norm", "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "median", "min",
-    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad",
+    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pack", "pad",
     "permute", "pow", "prod", "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft",
     "roll", "round", "rsqrt", "scan", "scatter", "searchsorted", "segment_all", "segment_any", "segment_max",
     "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left", "shift_right", "sigmoid",
     "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular", "sort", "split", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile",
-    "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "unique_counts", "update", "var",
+    "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "unique_counts", "unpack", "update", "var",
     "where", "windows", "zeros",
 ]  # fmt: skip
