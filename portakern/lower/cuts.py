@@ -44,7 +44,7 @@ from portakern.ir.tensor import (
     Windows,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import Classes, axis_classes, is_move, is_thin, repeats
+from portakern.lower.classes import Classes, axis_classes, is_counted, is_move, is_thin, repeats
 from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
 from portakern.lower.placing import Placed, pieces_of
@@ -332,8 +332,11 @@ class _Wholes:
         return False
 
     def _gathers_in(self, operand: Op) -> list[Op]:
-        """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""
-        return [o for o in needed([operand]) if isinstance(o, Gather)] if operand not in self.anchored else []
+        """The gathers in the elementwise work before a product: what copies its operands copies whole tiles.  What comes out of
+        packed bytes is computed anyway, and of few bits because it shall not be read as more."""
+        if operand in self.anchored:
+            return []
+        return [o for o in needed([operand]) if isinstance(o, Gather) and not is_counted(o)]
 
     def _far_from_stored(self) -> set[Op]:
         """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from portakern.ir.core import Arg, Op
 from portakern.ir.functions import COSTLY
 from portakern.ir.rewrite import Rules
-from portakern.ir.tensor import Contract, Convert, Expand, Literal, Map, Reshape, Transpose
-from portakern.lower.joining import Shape, joined_by, product_apart
+from portakern.ir.tensor import Contract, Convert, DimSize, Expand, Iota, Literal, Map, Reshape, Transpose, tensor_type
+from portakern.lower.classes import is_counted, is_thin
+from portakern.lower.cuts import needed
+from portakern.lower.joining import Shape, joined_by, joined_dims, product_apart, with_dims
 
 BLOCK = 128
 """Columns of a product that a block has, as most schedules have it: narrower groups of columns are better stored first."""
@@ -33,6 +35,14 @@ def rules(step: int) -> Rules:
             return None
         left = {**_apart(op.lhs_axes, summed), **_apart(op.lhs_free, rows)}
         return product_apart(op, left, {**_apart(op.rhs_axes, summed), **_apart(op.rhs_free, columns)})
+
+    @found.on(Reshape)
+    def out_of_bytes_in_groups(op: Reshape) -> Op | None:
+        """What is picked at places that are known is picked in any dims."""
+        parts = joined_dims(op.shape, tensor_type(op.x).shape)
+        if parts is None or is_thin(op) or not _is_arithmetic(op.x) or not any(map(is_counted, needed([op.x]))):
+            return None
+        return with_dims(op.x, {d: tuple(op.shape[i] for i in dims) for d, dims in enumerate(parts)})
 
     return found
 
@@ -58,7 +68,7 @@ def _is_arithmetic(op: Op) -> bool:
         if op in seen:
             continue
         seen.add(op)
-        if not isinstance(op, Arg | Literal | Map | Convert | Expand | Reshape | Transpose):
+        if not (isinstance(op, Arg | Literal | DimSize | Iota | Map | Convert | Expand | Reshape | Transpose) or is_counted(op)):
             return False
         if isinstance(op, Map) and op.fn in COSTLY:
             return False
