@@ -22,13 +22,15 @@ BLOCK = 128
 """Columns of a product that a block has, as most schedules have it: narrower groups of columns are better stored first."""
 
 
-def rules(step: int) -> Rules:
+def rules(step: int, picks: bool = True) -> Rules:
     """``step``: how many elements a language multiplies at least in one step along the summed dim.  What is taken in smaller
-    groups is better stored first."""
+    groups is better stored first; so is what comes out of bytes where loads take no single elements (``picks``)."""
     found = Rules()
 
     @found.on(Contract)
     def product_of_groups(op: Contract) -> Op | None:
+        if not picks and any(is_counted(o) for o in needed([op.lhs, op.rhs])):
+            return None
         summed = _groups(op.lhs, op.lhs_axes, step) or _groups(op.rhs, op.rhs_axes, step)
         rows, columns = _groups(op.lhs, op.lhs_free, BLOCK), _groups(op.rhs, op.rhs_free, BLOCK)
         if summed is None and rows is None and columns is None:
@@ -40,7 +42,7 @@ def rules(step: int) -> Rules:
     def out_of_bytes_in_groups(op: Reshape) -> Op | None:
         """What is picked at places that are known is picked in any dims."""
         parts = joined_dims(op.shape, tensor_type(op.x).shape)
-        if parts is None or is_thin(op) or not _is_arithmetic(op.x) or not any(map(is_counted, needed([op.x]))):
+        if not picks or parts is None or is_thin(op) or not _is_arithmetic(op.x) or not any(map(is_counted, needed([op.x]))):
             return None
         return with_dims(op.x, {d: tuple(op.shape[i] for i in dims) for d, dims in enumerate(parts)})
 

@@ -96,7 +96,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -137,8 +137,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool) -> None:  # fmt: skip
-        self.shares = shares
+                 taken: set[str], shares: bool, picks: bool) -> None:  # fmt: skip
+        self.shares, self.picks = shares, picks
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -165,7 +165,7 @@ class _Making:
         return found
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
-        made = stages(program, self._names_in(lines), self.fresh, shares=self.shares)
+        made = stages(program, self._names_in(lines), self.fresh, shares=self.shares, picks=self.picks)
         return [Planned(as_rows(s), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
@@ -240,7 +240,7 @@ class _Making:
                 error.where = error.where or str(_line(stage) or "")
                 raise
             # What cannot go together goes by itself.
-            for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed), 1):
+            for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed, self.picks), 1):
                 self._kernels(replace(item, stage=s), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:

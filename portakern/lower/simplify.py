@@ -46,7 +46,7 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     walk (:mod:`groups`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step)
+    shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step, picks)
     every = rules + shapes + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)

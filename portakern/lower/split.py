@@ -71,10 +71,11 @@ class Group:
 
 
 def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True, shares: bool = True,
-           pieces: Mapping[str, Placed] | None = None) -> list[Stage]:  # fmt: skip
+           pieces: Mapping[str, Placed] | None = None, picks: bool = True) -> list[Stage]:  # fmt: skip
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
-    is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays."""
+    is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays;
+    ``picks``: whether loads may take single elements."""
     names_of_temporaries = iter(fresh)
     shared, program = program, unshare_moves(unshare_coordinates(program), names)
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
@@ -82,7 +83,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
         program = unshare_moves(unshare_coordinates(canonicalise(shared, factors)), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
-    for part in levels(program, names, names_of_temporaries, placed, shares):
+    for part in levels(program, names, names_of_temporaries, placed, shares, picks):
         out += _stages_of(part, names, names_of_temporaries, placed, attention)
     apart = [one for s in out for one in _written_apart(s, placed, names_of_temporaries)]
     return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in apart]
