@@ -22,12 +22,12 @@ from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
 from .attention import WalkPlan, walked
+from .exact import with_exact_sums
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
 from .plans import KEPT, MULTIPLIED, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 from .side_by_side import joined
-from .exact import with_exact_sums
 from .thirds import WAYS, by_thirds, in_thirds
 
 INCLUDE = Path(__file__).parent / "include"
@@ -199,7 +199,9 @@ def _too_small(op: t.Dot, line: str) -> list[Missing]:
     if len(dims) != 2 or op.axis not in lhs.axes:
         return []
     (_, m), (_, n), k = *dims, lhs.size(op.axis)
-    units = (16, 8, 32 // DTYPES[lhs.dtype].bytes) if lhs.dtype in MULTIPLIED else (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
+    units = (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
+    if lhs.dtype in MULTIPLIED:
+        units = (16, 8, 32 // DTYPES[lhs.dtype].bytes)
     if not any(size % unit for size, unit in zip((m, n, k), units, strict=True)):
         return []
     return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", line,

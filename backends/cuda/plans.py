@@ -152,7 +152,8 @@ def products_of(k: KernelPlan, asked: str, target: Target) -> str:
     if asked == "wgmma" or (asked == "auto" and AUTO_WGMMA):
         obstacle = _obstacle_to_wgmma(k, dots, target)
         if not obstacle:
-            return f"wgmma.m64nNk{32 // min(DTYPES[s.element].bytes for s in dots)} (warpgroups read both operands from shared memory)"
+            depth = 32 // min(DTYPES[s.element].bytes for s in dots)
+            return f"wgmma.m64nNk{depth} (warpgroups read both operands from shared memory)"
         if asked == "wgmma":
             raise ScheduleError(f"{k.name} cannot use wgmma on {target}: {obstacle}", hint="take mma=sync, or other tiles")
     elements = {(s.element, s.precision) for s in dots}

@@ -272,7 +272,8 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in (*thirds, *table):
-        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 32 if narrow else 16)}
+        least = 32 if narrow else 16
+        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: nest.step(fitted(k, tk, least), least)}
         narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
         if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in thirds):
             continue  # a smaller entry of the table says the same with fewer warps

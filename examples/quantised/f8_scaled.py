@@ -1,6 +1,7 @@
 """Products of 8-bit floats with a scale for each row of a and each row of b, or one for all of them (torch._scaled_mm).
 
-`fast` lets the matrix unit cut sums to what it keeps, about 14 bits on Hopper: without it 8-bit floats are multiplied in f16 there.
+`fast` lets the matrix unit cut sums to what it keeps, about 14 bits on Hopper.  Without it 8-bit floats are multiplied in f16
+there, which is exact and half as fast.
 """
 
 import portakern as pk
@@ -20,7 +21,8 @@ SCALES = {"scale_a": pk.Uniform(0.01, 1.0), "scale_b": pk.Uniform(0.01, 1.0)}
 
 @pk.operator(
     dtypes=("f8e4m3", "f8e5m2"), cases=CASES, inputs=SCALES,
-    torch="torch._scaled_mm(a, b.T, scale_a=scale_a[:, None], scale_b=scale_b[None], use_fast_accum=fast, out_dtype=torch.bfloat16)",
+    torch="torch._scaled_mm(a, b.T, scale_a=scale_a[:, None], scale_b=scale_b[None], use_fast_accum=fast, "
+    "out_dtype=torch.bfloat16)",
 )  # fmt: skip
 def rows(a: pk.Tensor["M", "K"], b: pk.Tensor["N", "K"], scale_a: pk.Tensor["M", pk.f32], scale_b: pk.Tensor["N", pk.f32],
          fast: bool = False):

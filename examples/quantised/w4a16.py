@@ -20,14 +20,15 @@ import portakern as pk
         "odd_groups": dict(M=17, N=40, G=3, group=96),
     },
     inputs={"scale": pk.Uniform(0.01, 0.2)},
-    torch="F.linear(x, ((torch.stack((w & 15, w >> 4), -1).flatten(1).unflatten(1, (-1, group)).float() - torch.stack((zero & 15, "
-    "zero >> 4), -1).flatten(1)[:, :scale.shape[1], None].float()) * scale[..., None].float()).flatten(1).to(x.dtype))",
+    torch="F.linear(x, ((torch.stack((w & 15, w >> 4), -1).flatten(1).unflatten(1, (-1, group)).float() - torch.stack("
+    "(zero & 15, zero >> 4), -1).flatten(1)[:, :scale.shape[1], None].float()) * scale[..., None].float()).flatten(1)"
+    ".to(x.dtype))",
 )
 def w4a16(x: pk.Tensor["M", "K"], w: pk.Tensor["N", "K", pk.u4], zero: pk.Tensor["N", "G", pk.u4], scale: pk.Tensor["N", "G"],
           group: int = 128):
     """x @ dequantised(w).T, summed in f32."""
-    weights = (pk.cast(w, pk.f32) - pk.cast(pk.repeat(zero, group, axis=1), pk.f32)) * pk.cast(pk.repeat(scale, group, axis=1),
-                                                                                           pk.f32)
+    zeros, scales = (pk.cast(pk.repeat(y, group, axis=1), pk.f32) for y in (zero, scale))
+    weights = (pk.cast(w, pk.f32) - zeros) * scales
     return pk.cast(pk.matmul(x, pk.transpose(pk.cast(weights, x.dtype)), pk.f32), x.dtype)
 
 

@@ -72,8 +72,8 @@ LARGE = 1 << 20
 def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed], shares: bool = True,
            picks: bool = True) -> list[TensorProgram]:  # fmt: skip
     """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs.  Outputs of parts that
-    are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`); ``picks``: operands of products may
-    be picked element by element."""
+    are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`); ``picks``:
+    operands of products may be picked element by element."""
     whole = _Wholes(program, names, picks).find()
     if not whole:
         return [program]

@@ -1,9 +1,9 @@
 """Products of weights that are dequantised group by group: the groups stay dims of the product.
 
-The scale of a group is repeated along its weights, and the weights are joined again: a reshape of a computed value, which is no
-index map of it.  The product over the joined dim is one over groups and over what is in them, where the other operand, an array,
-is seen in these dims for free.  So weights are dequantised where they are multiplied, and a scale is read once for the step that
-it belongs to.  Where groups are of rows or columns of the result, too (scales of blocks), it is joined behind the product.
+The scale of a group is repeated along its weights, and the weights are joined again: a reshape of a computed value, which is
+no index map of it.  The product over the joined dim is one over groups and over what is in them, where the other operand, an
+array, is seen in these dims for free.  So weights are dequantised where they are multiplied, and a scale is read once for the
+step that it belongs to.  Where groups are of columns of the result, too (scales of blocks), it is joined behind the product.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from portakern.lower.joining import Shape, joined_by, joined_dims, product_apart
 
 BLOCK = 128
 """Columns of a product that a block has, as most schedules have it: narrower groups of columns are better stored first."""
+
+
+CHEAP = (Arg, Literal, DimSize, Iota, Map, Convert, Expand, Reshape, Transpose)
+"""What arithmetic on arrays, and moves of them, are made of."""
 
 
 def rules(step: int, picks: bool = True) -> Rules:
@@ -70,7 +74,7 @@ def _is_arithmetic(op: Op) -> bool:
         if op in seen:
             continue
         seen.add(op)
-        if not (isinstance(op, Arg | Literal | DimSize | Iota | Map | Convert | Expand | Reshape | Transpose) or is_counted(op)):
+        if not (isinstance(op, CHEAP) or is_counted(op)):
             return False
         if isinstance(op, Map) and op.fn in COSTLY:
             return False

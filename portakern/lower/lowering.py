@@ -85,8 +85,9 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array,
     ``picks`` whether they may take single elements at computed coordinates, ``run`` how many elements a tile sorts,
     ``shares`` whether kernels may store to one part of an array that others read another part of (see
-    :class:`portakern.backend.Language`), ``step`` the smallest groups that products walk.  Raises :class:`MissingRuleError` listing every operation that has no lowering,
-    and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
+    :class:`portakern.backend.Language`), ``step`` the smallest groups that products walk.  Raises :class:`MissingRuleError`
+    listing every operation that has no lowering, and :class:`LoweringError` or :class:`IRError` for what no kernel can be made
+    of.
     """
     _check_reshapes(program)
     simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, step)

@@ -42,8 +42,8 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
              step: int = 16) -> TensorProgram:  # fmt: skip
     """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored.  ``picks``:
     loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
-    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that products
-    walk (:mod:`groups`)."""
+    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that
+    products walk (:mod:`groups`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
     shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step, picks)

@@ -90,6 +90,7 @@ from portakern.spec.elementwise import (
 )
 from portakern.spec.fourier import fft, ifft, irfft, rfft
 from portakern.spec.linear import cholesky, det, solve_triangular
+from portakern.spec.nibbles import pack, unpack
 from portakern.spec.orders import (
     argsort,
     bincount,
@@ -139,7 +140,6 @@ from portakern.spec.reductions import (
     sum,
     var,
 )
-from portakern.spec.nibbles import pack, unpack
 from portakern.spec.segments import (
     grouped_matmul,
     segment_all,

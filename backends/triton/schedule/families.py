@@ -247,7 +247,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, tiles, 8, 4, descriptors=0)
     made = []
     for b in blocks:
-        tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: _step(nest, k, b.k, depth)}
+        tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: nest.step(pow2(k.extent, b.k, depth), depth)}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
         walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)
@@ -259,15 +259,6 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
-
-
-def _step(nest: Nest, k: NestAxis, most: int, least: int) -> int:
-    """The tile along the summed axis; in groups of weights whole steps where that goes, since what is beyond them are zeros."""
-    tile = pow2(k.extent, most, least)
-    grouped = any(a.window != "taps" for a in nest.role("reduced"))
-    while grouped and tile > least and isinstance(k.extent, int) and k.extent % tile:
-        tile //= 2
-    return tile
 
 
 def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
