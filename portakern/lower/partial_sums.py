@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from portakern.ir.core import Arg, Op
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose
 from portakern.lower.classes import is_thin
 
 
@@ -17,24 +17,27 @@ def product_summed(fold: Op, users: Mapping[Op, Sequence[Op]]) -> Contract | Non
     """The product whose batches ``fold`` sums, with elementwise work on it alone in between, which nothing else uses."""
     if not isinstance(fold, Fold) or fold.fn != "sum":
         return None
-    found: Contract | None = None
-    shape = tensor_type(fold.x).shape
-    frontier: list[Op] = [fold.x]
+    found: dict[Contract, tuple[int, ...]] = {}
+    frontier: list[tuple[Op, tuple[int, ...]]] = [(fold.x, fold.axes)]  # and which of its dims are summed
     path: set[Op] = {fold}
     while frontier:
-        op = frontier.pop()
+        op, axes = frontier.pop()
         if op in path or _is_of_arrays(op):
             continue
         path.add(op)
-        if isinstance(op, Contract) and found in (None, op) and tensor_type(op).shape == shape:
-            found = op
-        elif isinstance(op, Map | Convert) and tensor_type(op).shape == shape:
-            frontier += op.operands
-        else:
-            return None
-    if found is None or not set(fold.axes) <= set(range(len(found.lhs_batch))):
+        match op:
+            case Contract():
+                found[op] = axes
+            case Map() | Convert():
+                frontier += [(o, axes) for o in op.operands]
+            case Transpose(x=x, order=order):
+                frontier.append((x, tuple(order[d] for d in axes)))
+            case _:
+                return None
+    if len(found) != 1 or any(not path.issuperset(users.get(op, ())) for op in path - {fold}):
         return None
-    return found if all(path.issuperset(users.get(op, ())) for op in path - {fold}) else None
+    ((product, axes),) = found.items()
+    return product if set(axes) <= set(range(len(product.lhs_batch))) else None
 
 
 def _is_of_arrays(op: Op) -> bool:

@@ -57,8 +57,8 @@ def test_operands_of_8_bits_are_fetched_by_the_engine() -> None:
 
 RAGGED, WHOLE = {"M": 33, "N": 49, "K": 77}, {"M": 64, "N": 128, "K": 256}
 RIGHT = [
-    *(("i8", turned, "ieee", RAGGED) for turned in ("nt", "nn", "tn", "tt")), ("u8", "nt", "ieee", RAGGED), ("i8", "nt", "ieee", WHOLE),
-    ("i8", "tn", "ieee", WHOLE), ("f8e4m3", "nt", "ieee", RAGGED), ("f8e5m2", "tn", "ieee", WHOLE),
+    *(("i8", turned, "ieee", RAGGED) for turned in ("nt", "nn", "tn", "tt")), ("u8", "nt", "ieee", RAGGED),
+    ("i8", "nt", "ieee", WHOLE), ("i8", "tn", "ieee", WHOLE), ("f8e4m3", "nt", "ieee", RAGGED), ("f8e5m2", "tn", "ieee", WHOLE),
     ("f8e4m3", "nt", "fp8_fast", WHOLE), ("f8e5m2", "nn", "fp8_fast", RAGGED),
 ]  # fmt: skip
 
