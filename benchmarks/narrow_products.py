@@ -6,8 +6,8 @@
     python benchmarks/narrow_products.py --targets cuda:h100-sxm --only w4a16,i8 --rows 1,16,64
     python benchmarks/narrow_products.py --targets numba:cpu --size 64   a dry run without a GPU
 
-The peers: torch._scaled_mm for 8-bit floats, torch._int_mm for integers, dequantisation and F.linear for blocks and weights, and
-beside it torch's own product of packed weights for those of 4 bits.  Prints a line for each; x is PyTorch's time over ours.
+The peers: torch._scaled_mm for 8-bit floats, torch._int_mm for integers, dequantisation and F.linear for blocks and weights,
+and beside it torch's own product of packed weights for those of 4 bits.  Prints a line for each; x is PyTorch's time over ours.
 Exit status 1 where a kernel failed or is wrong.
 """
 

@@ -20,9 +20,12 @@ rules = Rules()
 
 
 def as_rows(stage: Stage) -> Stage:
-    """``stage``, of the family ``rows`` if its only product is of a vector."""
-    products = [op for op in stage.program.body.ops if isinstance(op, Contract)]
+    """``stage``, of the family ``rows`` if its only product is of a vector, and not one of several that are summed."""
+    ops = stage.program.body.ops
+    products = [op for op in ops if isinstance(op, Contract)]
     if stage.family != "contraction" or stage.apart or not all(map(is_thin_product, products)):
+        return stage
+    if any(isinstance(op, Fold) for op in ops):
         return stage
     return replace(stage, program=canonicalise(stage.program, rules), family="rows")
 

@@ -98,7 +98,8 @@ def test_small_groups_are_dequantised_first() -> None:
     assert made.by_role("temporary")
 
 
-@pytest.mark.parametrize("dims", [{"M": 5, "N": 6, "G": 3}, {"M": 1, "N": 1, "G": 1}, {"M": 0, "N": 2, "G": 1}])
+@pytest.mark.parametrize("dims", [{"M": 5, "N": 6, "G": 3}, {"M": 1, "N": 1, "G": 1}, {"M": 0, "N": 2, "G": 1},
+                                  {"M": 1, "N": 6, "G": 3}, {"M": 7, "N": 1, "G": 2}])  # fmt: skip
 @pytest.mark.parametrize("op", [scaled_blocks, batches_in_the_middle], ids=lambda op: op.name)
 def test_sums_of_scaled_products_are_one_walk(op: Operator, dims: Mapping[str, int]) -> None:
     made = compare(op, dims, {}, "f32")
