@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from portakern.ir.core import Arg, Op
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose
+from portakern.ir.size import product
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose, tensor_type
 from portakern.lower.classes import is_thin
+
+FEW, LARGE = 64, 1 << 17
+"""Batches that one block may walk whatever the size of the sum, and elements of a sum that keep a device busy."""
+
 
 
 def product_summed(fold: Op, users: Mapping[Op, Sequence[Op]]) -> Contract | None:
@@ -36,8 +41,15 @@ def product_summed(fold: Op, users: Mapping[Op, Sequence[Op]]) -> Contract | Non
                 return None
     if len(found) != 1 or any(not path.issuperset(users.get(op, ())) for op in path - {fold}):
         return None
-    ((product, axes),) = found.items()
-    return product if set(axes) <= set(range(len(product.lhs_batch))) else None
+    ((made, axes),) = found.items()
+    return made if set(axes) <= set(range(len(made.lhs_batch))) and _fills_a_device(made, axes) else None
+
+
+def _fills_a_device(op: Contract, axes: Sequence[int]) -> bool:
+    """Whether blocks of the sum alone are enough: of many batches of few elements each is better multiplied by a block."""
+    shape = tensor_type(op).shape
+    walked, rest = (product(tuple(n for d, n in enumerate(shape) if (d in axes) == inside)) for inside in (True, False))
+    return not isinstance(walked, int) or walked <= FEW or not isinstance(rest, int) or rest >= LARGE
 
 
 def _is_of_arrays(op: Op) -> bool:

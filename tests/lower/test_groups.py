@@ -106,6 +106,10 @@ def test_sums_of_scaled_products_are_one_walk(op: Operator, dims: Mapping[str, i
     assert len(made.kernels) == min(dims["M"], 1) and not made.by_role("temporary")
 
 
+def test_many_batches_of_little_are_multiplied_by_blocks_of_their_own() -> None:
+    assert len(compare(scaled_blocks, {"M": 3, "N": 2, "G": 70}, {}, "f32").kernels) == 2
+
+
 def test_scales_of_columns() -> None:
     made = compare(blocks_of_columns, {"M": 5, "P": 2, "G": 3}, {}, "bf16")
     assert len(made.kernels) == 1 and not made.by_role("temporary")
