@@ -248,7 +248,32 @@ _SCALAR = (
 )  # fmt: skip
 
 
+FEW_ROWS, BLOCKS_AT_ONCE = 64, 3
+"""Rows up to which a product of weights in groups is a matter of reading these, and blocks on an SM that do: what is
+dequantised is not fetched ahead, so that other blocks must be at it."""
+
+
+def _few_rows_of_groups(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each block takes some of the groups, one a step, and another kernel joins the sums."""
+    m, n, k = (nest.role(x)[0] for x in "mnk")
+    if len(nest.groups) != 1 or len(nest.role("reduced")) != 1 or not multiplied_whole(nest):
+        return
+    (groups,) = nest.groups
+    if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
+        return
+    least = 32 if DTYPES[multiplied_whole(nest)].bytes == 1 else 16
+    rows, depth = fitted(m, FEW_ROWS, 16), fitted(k, 128, least)
+    if m.extent > FEW_ROWS or k.extent != depth:  # type: ignore[operator]
+        return
+    tiles = {m.name: rows, n.name: fitted(n, 64, 16), k.name: depth}
+    blocks = math.prod(steps(a, tiles.get(a.name, 1)) or 1 for a in (*nest.role("batch"), m, n))
+    parts = min(groups.extent // 2, -(-BLOCKS_AT_ONCE * device.count("units", 128) // blocks))  # type: ignore[operator]
+    if parts > 1:
+        yield replace(schedule(nest, tiles, 8, 2), options=(("split_k", parts),))
+
+
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    yield from _few_rows_of_groups(nest, device)
     pipelined, others = pipelines(nest, device), list(_by_all_warps(nest, device))
     if not pipelined and (parts := product_in_parts(others, nest, device)) is not None:
         yield parts

@@ -147,12 +147,16 @@ class Nest:
         extents = [a.extent for a in self.axes if a.slides]
         return max(n for n in range(1, most + 1) if all(isinstance(e, int) and e % n == 0 for e in extents)) if extents else 1
 
+    @property
+    def groups(self) -> tuple[NestAxis, ...]:
+        """Of a product, the axes of groups of the summed axis, which are walked one by one and are no taps of windows."""
+        return tuple(a for a in self.role("reduced") if a.window != "taps") if self.family == "contraction" else ()
+
     def step(self, tile: int, least: int) -> int:
         """``tile`` along the summed axis of a product, a power of two, or less where that axis is in groups (of weights with a
         scale each) of which ``tile`` is no divisor, and as small as ``least``: what lies beyond a group are zeros."""
         (k,) = self.role("k")
-        grouped = any(a.window != "taps" for a in self.role("reduced"))
-        while grouped and tile > least and isinstance(k.extent, int) and k.extent % tile:
+        while self.groups and tile > least and isinstance(k.extent, int) and k.extent % tile:
             tile //= 2
         return tile
 

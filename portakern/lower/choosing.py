@@ -58,7 +58,7 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:
     """``schedule`` whole where tiles that were asked for leave fewer of them than it has parts by default."""
-    walked = nest.role("k") or nest.role("reduced")
+    walked = nest.groups or nest.role("k") or nest.role("reduced")
     parts = schedule.option(PARTS, 0)
     if not parts or not walked or not isinstance(parts, int) or not isinstance(extent := walked[-1].extent, int):
         return schedule

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from portakern.dtypes import DTYPES
-from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, merge
-from portakern.lower.kernel import Frame, Lowered, Request, along, grid, one_by_one
+from portakern.lower.domain import Domain, Run, merge, windows_of
+from portakern.lower.kernel import Frame, Lowered, Request, along, covered, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
@@ -30,32 +29,32 @@ def lower_contraction(request: Request) -> Lowered:
     schedule = request.choose(request.nest("contraction", domain, live, dots=operands, precision=contract.precision))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
-    if parts > 1 and summed is None:
-        return _in_parts(request, contract, domain, schedule, parts)
-    if parts > 1:
-        raise ScheduleError(f"{request.name} sums products over their batches, which are not cut into {parts} parts",
-                            hint="leave split_k out")
+    cut = _cut(request, domain, schedule) if parts > 1 else None
     axes = _axes(domain, schedule)
-    if summed is not None:  # a block that one tile covers is a step of the walk over blocks, as its operands are fetched
+    if summed is not None or (cut is not None and cut.role != "k"):
+        # A block that one tile covers is a step of the walk over blocks, as its operands are fetched.
         axes[-1] = along(domain.role("k")[0], schedule)
-    frame = Frame(request, domain, axes, schedule, "contraction")
-    if summed is None:
-        frame.w.known[contract] = frame.b.cast(_product(frame, contract), wide(contract.dtype))
-    else:
-        frame.w.known[summed] = _sum_of_products(frame, contract, summed)
+    part = parts_axis(domain, parts) if cut is not None else None
+    frame = Frame(request, domain, axes if part is None else [part, *axes], schedule, "contraction")
+    ranges = {cut.name: range_of_part(frame, part, frame.b.axis[cut.name])} if cut is not None and part is not None else None
+    made, acc = ((contract, _product(frame, contract, ranges)) if summed is None
+                 else (summed, _sum_of_products(frame, contract, summed, ranges)))  # fmt: skip
+    if part is not None:
+        partial = store_part(frame, part, made, acc)
+        return Lowered((frame.finish(), join_parts(request, made, partial, whole_loop(frame).combine)), (partial,))
+    frame.w.known[made] = frame.b.cast(acc, wide(tt.tensor_type(made).dtype))
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
 
 
-def _in_parts(request: Request, contract: tt.Contract, domain: Domain, schedule: Schedule, parts: int) -> Lowered:
-    """One kernel whose blocks sum a part of the contracted axis each, and one that joins their sums (split-K)."""
-    part = parts_axis(domain, parts)
-    frame = Frame(request, domain, [part, *_axes(domain, schedule)], schedule, "contraction")
-    axis = frame.b.axis[domain.role("k")[0].name]
-    acc = _product(frame, contract, {axis.name: range_of_part(frame, part, axis)})
-    partial = store_part(frame, part, contract, acc)
-    return Lowered((frame.finish(), join_parts(request, contract, partial, whole_loop(frame).combine)), (partial,))
+def _cut(request: Request, domain: Domain, schedule: Schedule) -> Run:
+    """The axis of which blocks take a part each (split-K), and another kernel joins their sums: the contracted one, or that of
+    the groups which one step covers."""
+    windows = windows_of(request.program, request.classes)
+    groups = [r for r in domain.role("reduced") if r.classes[0] not in windows]
+    (k,) = domain.role("k")
+    return groups[0] if groups and covered(k, schedule) else k
 
 
 def operand_dtype(op: tt.Contract) -> str:
@@ -130,8 +129,8 @@ def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None =
     return acc
 
 
-def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold) -> Op:
-    """The sum ``over`` batches of what is made of the product of each."""
+def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mapping[str, Range] | None = None) -> Op:
+    """The sum ``over`` batches, or over ``ranges`` of them, of what is made of the product of each."""
     b, classes = frame.b, frame.request.classes
     walked = {classes.of_operand(over, 0)[a] for a in over.axes}
     reduced = frame.domain.role("reduced")
@@ -141,13 +140,13 @@ def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold) -> Op:
     dims = b.dims(*(frame.domain.role(r)[0].name for r in "mn"))
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        frame.w.known[op] = b.cast(_product(frame, op, runs=inner), wide(op.dtype))
+        frame.w.known[op] = b.cast(_product(frame, op, ranges, inner), wide(op.dtype))
         made = b.fit(frame.w.value(over.x, coords(frame, classes.of_operand(over, 0))), dims)
         del frame.w.known[op]
         return (b.binary("add", carried[0], made),)
 
     init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
-    (total,) = nested(frame, outer, [("total", init)], step, _add(frame))
+    (total,) = nested(frame, outer, [("total", init)], step, _add(frame), ranges)
     return total
 
 

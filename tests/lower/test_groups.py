@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 import portakern as pk
 from portakern.ir import tile as t
+from portakern.ir.oracle import evaluate
 from portakern.ir.program import Program
 from portakern.lower.choosing import lower_for
 from portakern.registry import registry
+from portakern.spec.inputs import make_inputs
 from portakern.spec.operator import Operator
+from portakern.testing.tile_interpreter import run
 from tests.lower.test_lowering import compare
 
 pytestmark = pytest.mark.quick
@@ -136,14 +140,26 @@ TARGETS = ("cuda:sm_90a", "cuda:sm_80", "triton:sm_90", "hip:gfx942", "sycl:pvc"
 def test_no_step_reaches_past_its_group(target: str, group: int) -> None:
     """Else it would multiply zeros."""
     made = program(weights_by_repeat(group, pk.i8), target, "bf16", M=512, N=512, G=16)
-    (kernel,) = made.kernels
+    kernel, *joins = made.kernels
+    assert all(k.family == "elementwise" for k in joins)
     (dot,) = (op for op in kernel.body.walk() if isinstance(op, t.Dot))
     assert not kernel.axis[dot.axis].ragged
     assert t.tile_type(dot.lhs).dtype == "bf16"
 
 
-def test_sums_in_parts_are_refused() -> None:
-    found = registry().target("cuda:sm_90a")
-    with pytest.raises(pk.PortakernError, match="not cut into 2 parts"):
-        asked = scaled_blocks.program({"M": 5, "N": 6, "G": 3}, {}, "f32")
-        lower_for(asked, found, registry().language("cuda"), {"split_k": 2})
+@pytest.mark.parametrize("make", [lambda: scaled_blocks, lambda: weights_by_repeat(16, pk.i8)], ids=["sums", "weights"])
+@pytest.mark.parametrize("parts", [2, 3])
+def test_groups_are_shared_out(make: Callable[[], Operator], parts: int) -> None:
+    """A part is some of the groups, each of which is one step: the last has fewer."""
+    found = registry().target("numba:cpu")
+    bound = make().program({"M": 5, "N": 6, "G": 5}, {}, "f32")
+    made = lower_for(bound, found, registry().language("numba"), {"split_k": parts})
+    first, second = made.kernels
+    assert first.axes[0].extent == parts and second.family == "elementwise"
+    inputs = make_inputs(bound)
+    np.testing.assert_allclose(run(made, inputs)["out"], evaluate(bound, inputs)["out"], rtol=1e-4, atol=1e-3)
+
+
+def test_few_rows_share_groups_out_by_default() -> None:
+    made = program(weights_by_repeat(128, pk.i8), "cuda:h200", "bf16", M=4, N=1024, G=16)
+    assert len(made.kernels) == 2 and made.kernels[0].axes[0].name == "part"

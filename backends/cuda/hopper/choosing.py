@@ -81,8 +81,8 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
         return []
     bytes_ = DTYPES[dtype].bytes
     tiles = [t.of(bytes_) for t in _TILES]
-    if _extent(k) % tiles[0].k and any(a.window != "taps" for a in nest.role("reduced")):
-        return []  # groups of weights that are no whole steps: a pipeline would multiply zeros
+    if nest.groups and (_extent(k) % tiles[0].k or _extent(m) < tiles[-1].m):
+        return []  # groups of weights that are no whole steps, of which a pipeline would multiply zeros; or few rows
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
