@@ -29,8 +29,8 @@ def product(turned: str, precision: str = "ieee") -> Operator:
     return made
 
 
-def work(op: Operator, target: str, dtype: str, schedule: dict[str, str | int] | None = None, **sizes: int) -> Work:
-    (made,) = works(Problem(op, sizes, {}), [registry().target(target)], [dtype], schedule)
+def work(op: Operator, target: str, dtype: str, **sizes: int) -> Work:
+    (made,) = works(Problem(op, sizes, {}), [registry().target(target)], [dtype])
     return made
 
 
