@@ -20,19 +20,19 @@ _FUNCTIONS = [
     "ifft", "index_put", "interleave", "iota", "irfft", "isnan", "kthvalue", "less", "less_equal",
     "local_response_norm", "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "median", "min",
-    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad",
+    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pack", "pad",
     "permute", "pow", "prod", "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft",
     "roll", "round", "rsqrt", "scan", "scatter", "searchsorted", "segment_all", "segment_any", "segment_max",
     "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left",
     "shift_right", "sigmoid", "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular",
     "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take",
     "take_along", "tanh", "tile", "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform",
-    "unique_counts", "update", "var", "where", "windows", "zeros",
+    "unique_counts", "unpack", "update", "var", "where", "windows", "zeros",
 ]  # fmt: skip
 
 _DTYPES = [
-    "bf16", "f16", "f32", "f64", "f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i8", "i16", "i32", "i64",
-    "u8", "u16", "u32", "u64",
+    "bf16", "f16", "f32", "f64", "f8e4m3", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "i4", "i8", "i16", "i32", "i64",
+    "u4", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
 # Public name -> the module that defines it.

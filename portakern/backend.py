@@ -636,6 +636,8 @@ class Language:
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
     grow are one array.
+    ``least_step``: how many elements a step of a product takes at least along the summed dim.  Weights with scales for smaller
+    groups are dequantised before their product, others inside of it.
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
     ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
@@ -673,6 +675,7 @@ class Language:
     picks_elements: bool = True
     sorts: int = 0
     shares_arrays: bool = True
+    least_step: int = 16
     shares_process: bool = False
     preload: tuple[str, ...] = ()
     forks: bool = False

@@ -36,7 +36,8 @@ def dtype_name(dtype: DTypeLike) -> str:
     if plain in _WORDS:
         return _WORDS[plain]
     shown = f"unknown dtype {word!r}" if isinstance(dtype, str) or _is_dtype(dtype) else f"{dtype!r} is not a dtype"
-    near = dict.fromkeys(_WORDS[n] for n in difflib.get_close_matches(plain, _WORDS, 4, 0.6))
+    words = [word for word, name in _WORDS.items() if DTYPES[name].bits >= 8]  # who is far off means no integers of four bits
+    near = dict.fromkeys(_WORDS[n] for n in difflib.get_close_matches(plain, words, 4, 0.6))
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise UsageError(shown, hint=f"{meant}dtypes are {', '.join(DTYPES)}")
 

@@ -74,6 +74,8 @@ _ALL = (
     DType("u32", "uint", 32),
     DType("u16", "uint", 16),
     DType("u8", "uint", 8),
+    DType("i4", "int", 4),  # two to a byte in arrays: portakern/spec/nibbles.py
+    DType("u4", "uint", 4),
     DType("bool", "bool", 8),
 )
 
@@ -85,6 +87,7 @@ f8e4m3, f8e5m2 = DTYPES["f8e4m3"], DTYPES["f8e5m2"]
 f8e4m3fnuz, f8e5m2fnuz = DTYPES["f8e4m3fnuz"], DTYPES["f8e5m2fnuz"]
 i64, i32, i16, i8 = (DTYPES[n] for n in ("i64", "i32", "i16", "i8"))
 u64, u32, u16, u8 = (DTYPES[n] for n in ("u64", "u32", "u16", "u8"))
+i4, u4 = DTYPES["i4"], DTYPES["u4"]
 boolean = DTYPES["bool"]
 
 
@@ -94,11 +97,12 @@ def dtype(name: str) -> DType:
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
-    """The numpy dtype of a portakern one; bf16 and the 8-bit floats come from ml_dtypes."""
+    """The numpy dtype of a portakern one; bf16, the 8-bit floats and integers of four bits (one to a byte
+    there) come from ml_dtypes."""
     import numpy as np
 
     name = DTYPES[dtype].long_name
-    if not name.startswith(("bfloat", "float8")):
+    if not name.startswith(("bfloat", "float8")) and DTYPES[dtype].bits >= 8:
         return np.dtype(name)
     import ml_dtypes
 

@@ -22,15 +22,18 @@ from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
 from .attention import WalkPlan, walked
+from .exact import with_exact_sums
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
-from .plans import KEPT, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
+from .plans import KEPT, MULTIPLIED, CudaKernelPlan, operands_are_static, products_of, scratch_bytes, shared_operand_bytes
 from .printer import DIALECT, CudaPrinter
 from .side_by_side import joined
 from .thirds import WAYS, by_thirds, in_thirds
 
 INCLUDE = Path(__file__).parent / "include"
-_MATRIX_OPERANDS = {"bf16", "f16", "f32", "f64"}
+_MATRIX_OPERANDS = {*MULTIPLIED, "f32", "f64"}
+PRECISIONS = {"ieee": _MATRIX_OPERANDS, "tf32": {"f32"}, "fp8_fast": {"f8e4m3", "f8e5m2"}}
+"""Which operands are multiplied with each precision."""
 DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan)
 """Plans that lay out their shared memory by themselves."""
 
@@ -89,6 +92,7 @@ class CudaEmitter(CLikeEmitter):
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         if kernel.family == "attention":
             return self.plan_attention(kernel, dialect, target)
+        kernel = with_exact_sums(kernel)
         plain = super().plan_kernel(with_fused_sums(kernel), dialect, target)
         asked = str(kernel.schedule.option("mma", "auto"))
         thirds = by_thirds(plain, asked, target)
@@ -177,8 +181,8 @@ def _unsupported(op: Op, line: str) -> list[Missing]:
     if isinstance(op, t.Dot):
         dtype = t.tile_type(op.lhs).dtype
         if dtype not in _MATRIX_OPERANDS:
-            return [Missing(f"a matrix product of {dtype}", line, "bf16 or f16")]
-        if op.precision not in ("ieee", "tf32") or (op.precision == "tf32" and dtype != "f32"):
+            return [Missing(f"a matrix product of {dtype}", line, "bf16, f16 or i8")]
+        if op.precision not in PRECISIONS or dtype not in PRECISIONS[op.precision]:
             return [Missing(f"the precision {op.precision} of {dtype} operands", line, "ieee")]
         return _too_small(op, line)
     if isinstance(op, t.Store) and op.mode != "set":
@@ -195,7 +199,9 @@ def _too_small(op: t.Dot, line: str) -> list[Missing]:
     if len(dims) != 2 or op.axis not in lhs.axes:
         return []
     (_, m), (_, n), k = *dims, lhs.size(op.axis)
-    units = (16, 8, 16) if DTYPES[lhs.dtype].bytes == 2 else (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
+    units = (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
+    if lhs.dtype in MULTIPLIED:
+        units = (16, 8, 32 // DTYPES[lhs.dtype].bytes)
     if not any(size % unit for size, unit in zip((m, n, k), units, strict=True)):
         return []
     return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", line,

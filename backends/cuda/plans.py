@@ -36,6 +36,9 @@ SLAB_BYTES = 16896
 
 KEPT = ("none", "loads", "stores")
 
+MULTIPLIED = ("bf16", "f16", "i8", "u8", "f8e4m3", "f8e5m2")
+"""What matrix instructions multiply exactly (8-bit floats where ``fp8_fast`` says that their sums may be cut)."""
+
 
 @dataclass(frozen=True)
 class CudaKernelPlan(KernelPlan):
@@ -149,11 +152,12 @@ def products_of(k: KernelPlan, asked: str, target: Target) -> str:
     if asked == "wgmma" or (asked == "auto" and AUTO_WGMMA):
         obstacle = _obstacle_to_wgmma(k, dots, target)
         if not obstacle:
-            return "wgmma.m64nNk16 (warpgroups read both operands from shared memory)"
+            depth = 32 // min(DTYPES[s.element].bytes for s in dots)
+            return f"wgmma.m64nNk{depth} (warpgroups read both operands from shared memory)"
         if asked == "wgmma":
             raise ScheduleError(f"{k.name} cannot use wgmma on {target}: {obstacle}", hint="take mma=sync, or other tiles")
     elements = {(s.element, s.precision) for s in dots}
-    names = {"bf16": "mma.sync.m16n8k16 (fragments by ldmatrix)", "f16": "mma.sync.m16n8k16 (fragments by ldmatrix)"}
+    names = {e: f"mma.sync.m16n8k{32 // DTYPES[e].bytes} (fragments by ldmatrix)" for e in MULTIPLIED}
     exact = "fused multiply-adds (no matrix instruction multiplies {} exactly)"
     return ", ".join(sorted({"mma.sync.m16n8k8 (tf32)" if precision == "tf32" else names.get(e, exact.format(e))
                              for e, precision in elements}))  # fmt: skip
@@ -163,14 +167,16 @@ def _obstacle_to_wgmma(k: KernelPlan, dots: Sequence[p.Dot], target: Target) -> 
     """Why the products of ``k`` cannot be done by warpgroups; empty where they can."""
     if not target.device.has("wgmma"):
         return f"{target.device.name} does not have it"
-    if any(s.element not in ("bf16", "f16") for s in dots):
-        return "its operands have 16 bits"
+    if any(s.element not in MULTIPLIED for s in dots):
+        return "its operands have 16 or 8 bits"
     if any(s.a.shared is None or s.b.shared is None for s in dots):
         return "an operand comes from another product, in registers"
+    if any(DTYPES[s.element].bytes == 1 and (s.a.transposed or not s.b.transposed) for s in dots):
+        return "operands of 8 bits lie with the contracted axis along their rows"
     for s in dots:
         rows, cols = s.place.layout.rows, s.place.layout.cols
         down = min(k.warps, rows // 16)  # warps below each other; the tile may be several times as high
         if k.warps % 4 or rows % 64 or k.warps % down or rows % (16 * down) or cols % (64 * (k.warps // down)):
             return f"{k.warps} warps do not share {rows} x {cols} elements in blocks of 64 rows and 64 columns or more"
-    odd = next((x for x in k.shared if x.cols % 64 or x.rows % 8), None)
-    return f"the operand {odd.name} is {odd.rows} x {odd.cols}, not in panels of 8 x 64" if odd else ""
+    odd = next((x for x in k.shared if x.cols * DTYPES[x.dtype].bytes % 128 or x.rows % 8), None)
+    return f"the operand {odd.name} is {odd.rows} x {odd.cols}, not in panels of 8 x 128 bytes" if odd else ""

@@ -32,7 +32,7 @@ ALIGNED = "pk::Aligned"
 
 DIALECT = Dialect(
     "CUDA C++",
-    types={name: text for name, text in TYPES.items() if not name.startswith("f8")},
+    types={name: text for name, text in TYPES.items() if not name.endswith("fnuz")},
     register_operands=frozenset({("A", "accumulator")}),
     private_walks=True,
     takes_pixels=True,

@@ -17,7 +17,7 @@ from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
-from .hopper.choosing import pipelines
+from .hopper.choosing import multiplied_whole, pipelines
 
 MAX_WARPS = 16
 TILE_REGISTERS = 168
@@ -244,7 +244,32 @@ _SCALAR = (
 )  # fmt: skip
 
 
+FEW_ROWS, BLOCKS_AT_ONCE = 64, 3
+"""Rows up to which a product of weights in groups is a matter of reading these, and blocks on an SM that do: what is
+dequantised is not fetched ahead, so that other blocks must be at it."""
+
+
+def _few_rows_of_groups(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Each block takes some of the groups, one a step, and another kernel joins the sums."""
+    m, n, k = (nest.role(x)[0] for x in "mnk")
+    if len(nest.groups) != 1 or len(nest.role("reduced")) != 1 or not multiplied_whole(nest):
+        return
+    (groups,) = nest.groups
+    if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
+        return
+    least = 32 if DTYPES[multiplied_whole(nest)].bytes == 1 else 16
+    rows, depth = fitted(m, FEW_ROWS, 16), fitted(k, 128, least)
+    if m.extent > FEW_ROWS or k.extent != depth:  # type: ignore[operator]
+        return
+    tiles = {m.name: rows, n.name: fitted(n, 64, 16), k.name: depth}
+    blocks = math.prod(steps(a, tiles.get(a.name, 1)) or 1 for a in (*nest.role("batch"), m, n))
+    parts = min(groups.extent // 2, -(-BLOCKS_AT_ONCE * device.count("units", 128) // blocks))  # type: ignore[operator]
+    if parts > 1:
+        yield replace(schedule(nest, tiles, 8, 2), options=(("split_k", parts),))
+
+
 def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
+    yield from _few_rows_of_groups(nest, device)
     pipelined, others = pipelines(nest, device), list(_by_all_warps(nest, device))
     if not pipelined and (parts := product_in_parts(others, nest, device)) is not None:
         yield parts
@@ -260,12 +285,16 @@ def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
-    table = _MATRIX if dtype in ("bf16", "f16") else _SCALAR
+    if whole := multiplied_whole(nest):
+        dtype = whole
+    narrow = DTYPES[dtype].bytes == 1
+    table = [(tm, tn, 2 * tk, w, s) for tm, tn, tk, w, s in _MATRIX] if narrow else _MATRIX if whole else _SCALAR
     thirds = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS) if dtype == "f32" else ()
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in (*thirds, *table):
-        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: fitted(k, tk, 16)}
+        least = 32 if narrow else 16
+        tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: nest.step(fitted(k, tk, least), least)}
         narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
         if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in thirds):
             continue  # a smaller entry of the table says the same with fewer warps
@@ -275,7 +304,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
             continue
         found.append(schedule(nest, tiles, warps, stages))
     if not found:
-        tiles = {m.name: 16, n.name: 16, k.name: 16}
+        tiles = {m.name: 16, n.name: 16, k.name: 32 if narrow else 16}
         found = [schedule(nest, tiles, 1, 2)]
     # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of them.
     units = device.count("units", 128)

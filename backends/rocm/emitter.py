@@ -289,7 +289,7 @@ def _missing_dot(op: t.Dot, device: Device, line: str) -> list[Missing]:
         found.append(Missing(f"HIP has no matrix product of {dtype} on {device.name}", line, "f16"))
     elif acc != _SUMS[dtype]:
         found.append(Missing(f"HIP accumulates products of {dtype} in {_SUMS[dtype]}, not {acc}", line, _SUMS[dtype]))
-    if op.precision not in ("ieee", "tf32"):
+    if op.precision not in ("ieee", "tf32", "fp8_fast"):  # products of 8-bit floats are as exact as any here
         found.append(Missing(f"HIP has no products of precision {op.precision}", line, "ieee"))
     if not found:
         found += _too_small(op, device, line)

@@ -47,6 +47,7 @@ pallas = Language(
     adopt=adopt,
     bare=inspected,
     picks_elements=False,
+    least_step=128,
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs
     dispatch_sequence=dispatch_sequence,

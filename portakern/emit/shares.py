@@ -84,24 +84,29 @@ def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) 
     (m,), (n,), (k,) = (nest.role(r) for r in "mnk")
     if not schedules or not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
         return None
-    if nest.role("reduced") or any(s.option("programs", 0) for s in schedules[:1]):
+    if len(nest.role("reduced")) > len(nest.groups[:1]) or any(s.option("programs", 0) for s in schedules[:1]):
         return None
+    groups = _extent(nest.groups[0]) if nest.groups else 1
     units = device.count("units", 128)
+    results = [a for a in nest.axes if a is not k and a not in nest.groups]
 
     def ns(s: Schedule, parts: int) -> float:
         tile = [s.tile(a.name) for a in (m, n, k)]
-        blocks, steps = _blocks(s, nest) * parts, ceil(ceil(_extent(k) / tile[2]) / parts)
+        inside = ceil(_extent(k) / tile[2])
+        blocks, steps = _blocks(s, nest) * parts, ceil(groups / parts) * inside if nest.groups else ceil(inside / parts)
         each = ceil(blocks / units)  # of one unit, which has several at once
         busy = min(1.0, each * s.warps / WARPS)
         wasted = 1 + 16 * (1 / tile[0] + 1 / tile[1])
         bits = DTYPES[nest.dots or nest.io_dtype].bits
         multiplied = each * prod(tile) * steps * wasted / (RATE[max(16, min(bits, 64))] * busy)
         read = blocks * steps * (tile[0] + tile[1]) * tile[2] * bits / 8 / (DRAWN * min(blocks, units))
-        joined = KERNEL_NS + 8 * parts * prod(_extent(a) for a in nest.axes if a is not k) / JOIN_BYTES if parts > 1 else 0.0
+        joined = KERNEL_NS + 8 * parts * prod(map(_extent, results)) / JOIN_BYTES if parts > 1 else 0.0
         return max(multiplied, read) + joined
 
     def most(s: Schedule) -> int:
         steps = ceil(_extent(k) / s.tile(k.name))
+        if nest.groups:  # of which whole ones are shared out, where each is a step
+            steps = groups if steps == 1 else 1
         return min(MOST_PARTS, steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
 
     cut = [((1 + number * LATER) * ns(s, parts), number, parts)

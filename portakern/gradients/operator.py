@@ -71,6 +71,11 @@ class Gradient(Operator):
         numbers = {i.name for i in self.forward.scalars}
         return {**{n: a for n, a in given.items() if n not in numbers}, **made, **{n: given[n] for n in numbers}}
 
+    def _arrays(self, args: Mapping[str, Arg], params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
+                sizes: Mapping[str, int]) -> dict[str, Traced]:  # fmt: skip
+        """As they are in memory: the forward takes what is packed out of its bytes."""
+        return {n: Traced(a) for n, a in args.items()}
+
 
 def _at(of: TensorType, sizes: Mapping[str, int]) -> TensorType:
     return TensorType(tuple(substitute(s, sizes) for s in of.shape), of.dtype)

@@ -91,7 +91,7 @@ class Nest:
     ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit; ``stored`` the widest dtype of
-    the results; ``work`` how many operations are done with an element.
+    the results; ``work`` how many operations are done with an element; ``precision`` how products may be rounded.
     """
 
     family: str
@@ -104,6 +104,7 @@ class Nest:
     scores: str = ""
     stored: str = ""
     work: int = 0
+    precision: str = "ieee"
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""
@@ -159,6 +160,19 @@ class Nest:
         """How many neighbouring windows may be walked at once, of up to ``most``: a divisor of their number."""
         extents = [a.extent for a in self.axes if a.slides]
         return max(n for n in range(1, most + 1) if all(isinstance(e, int) and e % n == 0 for e in extents)) if extents else 1
+
+    @property
+    def groups(self) -> tuple[NestAxis, ...]:
+        """Of a product, the axes of groups of the summed axis, which are walked one by one and are no taps of windows."""
+        return tuple(a for a in self.role("reduced") if a.window != "taps") if self.family == "contraction" else ()
+
+    def step(self, tile: int, least: int) -> int:
+        """``tile`` along the summed axis of a product, a power of two, or less where that axis is in groups (of weights with a
+        scale each) of which ``tile`` is no divisor, and as small as ``least``: what lies beyond a group are zeros."""
+        (k,) = self.role("k")
+        while self.groups and tile > least and isinstance(k.extent, int) and k.extent % tile:
+            tile //= 2
+        return tile
 
     def as_family(self, family: str, **roles: str) -> Nest:
         """This nest as one of another family, its roles called as ``roles`` says: a scan cut up as rows, say."""

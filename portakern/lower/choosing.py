@@ -37,7 +37,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
-                    language.shares_arrays)
+                    language.shares_arrays, language.least_step)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -58,7 +58,7 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:
     """``schedule`` whole where tiles that were asked for leave fewer of them than it has parts by default."""
-    walked = nest.role("n") if nest.family == "attention" else nest.role("k") or nest.role("reduced")
+    walked = nest.role("n") if nest.family == "attention" else nest.groups or nest.role("k") or nest.role("reduced")
     parts = schedule.option(PARTS, 0)
     if not parts or not walked or not isinstance(parts, int) or not isinstance(extent := walked[-1].extent, int):
         return schedule

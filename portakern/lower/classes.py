@@ -23,11 +23,13 @@ from portakern.ir.tensor import (
     Contract,
     Convert,
     Cumulate,
+    DimSize,
     Expand,
     Fold,
     Gather,
     Iota,
     KeySort,
+    Literal,
     Map,
     Reshape,
     SegmentContract,
@@ -311,6 +313,19 @@ def _unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]])
         return len(set(moves)) < len(moves)
 
     return unshare(program, {op for op in program.body.ops if is_move(op)}, frozenset(filter(meets_itself, program.body.ops)))
+
+
+def is_counted(op: Op) -> bool:
+    """Whether ``op`` picks elements at places that are known beforehand, as integers of four bits are out of their bytes."""
+    if not isinstance(op, Gather):
+        return False
+    left = [op.indices]
+    while left:
+        o = left.pop()
+        if not isinstance(o, Map | Convert | Expand | Iota | Literal | DimSize):
+            return False
+        left += o.operands
+    return True
 
 
 def is_move(op: Op) -> bool:

@@ -14,8 +14,8 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, merge
-from portakern.lower.kernel import Frame, Lowered, Request, grid, one_by_one
+from portakern.lower.domain import Domain, Run, merge, windows_of
+from portakern.lower.kernel import Frame, Lowered, Request, along, covered, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
@@ -23,28 +23,38 @@ from portakern.lower.tiles import Coordinates, wide
 
 def lower_contraction(request: Request) -> Lowered:
     contract = next(op for op in request.program.body.ops if isinstance(op, tt.Contract))
-    domain = _domain(request, contract)
-    operands = operand_dtype(contract)
-    schedule = request.choose(request.nest("contraction", domain, live=3, dots=operands))
+    summed = next((op for op in request.program.body.ops if isinstance(op, tt.Fold)), None)
+    domain = _domain(request, contract, summed)
+    operands, live = operand_dtype(contract), 3 if summed is None else 4
+    schedule = request.choose(request.nest("contraction", domain, live, dots=operands, precision=contract.precision))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
-    if parts > 1:
-        return _in_parts(request, contract, domain, schedule, parts)
-    frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
-    frame.w.known[contract] = frame.b.cast(_product(frame, contract), wide(contract.dtype))
+    cut = _cut(request, domain, schedule) if parts > 1 else None
+    axes = _axes(domain, schedule)
+    if summed is not None or (cut is not None and cut.role != "k"):
+        # A block that one tile covers is a step of the walk over blocks, as its operands are fetched.
+        axes[-1] = along(domain.role("k")[0], schedule)
+    part = parts_axis(domain, parts) if cut is not None else None
+    frame = Frame(request, domain, axes if part is None else [part, *axes], schedule, "contraction")
+    ranges = {cut.name: range_of_part(frame, part, frame.b.axis[cut.name])} if cut is not None and part is not None else None
+    made, acc = ((contract, _product(frame, contract, ranges)) if summed is None
+                 else (summed, _sum_of_products(frame, contract, summed, ranges)))  # fmt: skip
+    if part is not None:
+        partial = store_part(frame, part, made, acc)
+        return Lowered((frame.finish(), join_parts(request, made, partial, whole_loop(frame).combine)), (partial,))
+    frame.w.known[made] = frame.b.cast(acc, wide(tt.tensor_type(made).dtype))
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
 
 
-def _in_parts(request: Request, contract: tt.Contract, domain: Domain, schedule: Schedule, parts: int) -> Lowered:
-    """One kernel whose blocks sum a part of the contracted axis each, and one that joins their sums (split-K)."""
-    part = parts_axis(domain, parts)
-    frame = Frame(request, domain, [part, *_axes(domain, schedule)], schedule, "contraction")
-    axis = frame.b.axis[domain.role("k")[0].name]
-    acc = _product(frame, contract, {axis.name: range_of_part(frame, part, axis)})
-    partial = store_part(frame, part, contract, acc)
-    return Lowered((frame.finish(), join_parts(request, contract, partial, whole_loop(frame).combine)), (partial,))
+def _cut(request: Request, domain: Domain, schedule: Schedule) -> Run:
+    """The axis of which blocks take a part each (split-K), and another kernel joins their sums: the contracted one, or that of
+    the groups which one step covers."""
+    windows = windows_of(request.program, request.classes)
+    groups = [r for r in domain.role("reduced") if r.classes[0] not in windows]
+    (k,) = domain.role("k")
+    return groups[0] if groups and covered(k, schedule) else k
 
 
 def operand_dtype(op: tt.Contract) -> str:
@@ -58,10 +68,12 @@ def free_classes(request: Request, op: tt.Contract) -> tuple[list[AxisClass], ..
             [lhs[i] for i in op.lhs_axes])
 
 
-def _domain(request: Request, op: tt.Contract) -> Domain:
+def _domain(request: Request, op: tt.Contract, over: tt.Fold | None = None) -> Domain:
+    """``over`` sums batches of ``op``: these are walked, before what a single product sums."""
     batch, left, right, summed = free_classes(request, op)
     seen, apart = request.accesses(), request.unmergeable()
-    runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1]
+    walked_batches = {request.classes.of_operand(over, 0)[a] for a in over.axes} if over is not None else set()
+    runs: list[Run] = [Run((c,), "batch") for c in batch if c.extent != 1 and c not in walked_batches]
     tiles: list[Run] = []
     for side, role in zip((right, left) if turned(request, op) else (left, right), "mn", strict=True):
         merged = merge(side, role, seen, apart)
@@ -71,7 +83,8 @@ def _domain(request: Request, op: tt.Contract) -> Domain:
     walked = merge(summed, "k", seen, apart)
     main = _main(walked)
     outer = [Run(r.classes, "reduced") for r in walked if r is not main and r.extent != 1]
-    return Domain([*runs, *tiles, *outer, main])
+    before = [Run((c,), "reduced") for c in batch if c.extent != 1 and c in walked_batches]
+    return Domain([*runs, *tiles, *before, *outer, main])
 
 
 def turned(request: Request, op: tt.Contract) -> bool:
@@ -97,8 +110,8 @@ def coords(frame: Frame, classes: Sequence[AxisClass]) -> Coordinates:
     return frame.domain.coords(classes)
 
 
-def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None = None) -> Op:
-    """The sum over all contracted axes, or over ``ranges`` of some, as it is accumulated."""
+def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None = None, runs: Sequence[Run] = ()) -> Op:
+    """The sum over all contracted axes (``runs`` where others are walked), or over ``ranges`` of some, as it is accumulated."""
     b = frame.b
     m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
     dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
@@ -110,13 +123,36 @@ def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None =
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         return (dot(frame, op, sides, carried[0], (m, n, k)),)
 
-    def join(left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
-        return (b.binary("add", left[0], right[0]),)
+    init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
+    every = runs or [*frame.domain.role("reduced"), *frame.domain.role("k")]
+    (acc,) = nested(frame, every, [("acc", init)], step, _add(frame), ranges)
+    return acc
+
+
+def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mapping[str, Range] | None = None) -> Op:
+    """The sum ``over`` batches, or over ``ranges`` of them, of what is made of the product of each."""
+    b, classes = frame.b, frame.request.classes
+    walked = {classes.of_operand(over, 0)[a] for a in over.axes}
+    reduced = frame.domain.role("reduced")
+    outer = [r for r in reduced if walked.issuperset(r.classes)]
+    inner = [*(r for r in reduced if r not in outer), *frame.domain.role("k")]
+    dtype = wide(tt.tensor_type(over).dtype)
+    dims = b.dims(*(frame.domain.role(r)[0].name for r in "mn"))
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        frame.w.known[op] = b.cast(_product(frame, op, ranges, inner), wide(op.dtype))
+        made = b.fit(frame.w.value(over.x, coords(frame, classes.of_operand(over, 0))), dims)
+        del frame.w.known[op]
+        return (b.binary("add", carried[0], made),)
 
     init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
-    runs = [*frame.domain.role("reduced"), *frame.domain.role("k")]
-    (acc,) = nested(frame, runs, [("acc", init)], step, join, ranges)
-    return acc
+    (total,) = nested(frame, outer, [("total", init)], step, _add(frame), ranges)
+    return total
+
+
+def _add(frame: Frame):
+    """How two parts of a sum join."""
+    return lambda left, right: (frame.b.binary("add", left[0], right[0]),)
 
 
 def dot(frame: Frame, op: tt.Contract | tt.SegmentContract, sides: Sequence[tuple[Op, Coordinates]], acc: Op,

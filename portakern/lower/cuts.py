@@ -44,7 +44,7 @@ from portakern.ir.tensor import (
     Windows,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import Classes, axis_classes, is_move, is_thin, repeats
+from portakern.lower.classes import Classes, axis_classes, is_counted, is_move, is_thin, repeats
 from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
 from portakern.lower.placing import Placed, pieces_of
@@ -69,11 +69,12 @@ LARGE = 1 << 20
 """Elements of an array of no input, beyond which it is computed where it is needed: to load it would take as long."""
 
 
-def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed], shares: bool = True
-           ) -> list[TensorProgram]:  # fmt: skip
+def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed], shares: bool = True,
+           picks: bool = True) -> list[TensorProgram]:  # fmt: skip
     """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs.  Outputs of parts that
-    are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`)."""
-    whole = _Wholes(program, names).find()
+    are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`); ``picks``:
+    operands of products may be picked element by element."""
+    whole = _Wholes(program, names, picks).find()
     if not whole:
         return [program]
     level = _levels(program, whole)
@@ -101,7 +102,7 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
     for n in sorted(due):
         earlier = {op: _array(op, names_of, inside) for op in stored if level[op] < n}
         part = program_of(program, [op for op, _ in due[n]], [name for _, name in due[n]], earlier)
-        parts += levels(part, names, fresh, placed, shares)
+        parts += levels(part, names, fresh, placed, shares, picks)
     return parts
 
 
@@ -229,8 +230,8 @@ def ends_of_chains(program: TensorProgram, kinds: tuple[type[Op], ...], joins: C
 
 
 class _Wholes:
-    def __init__(self, program: TensorProgram, names: Names) -> None:
-        self.program, self.names = program, names
+    def __init__(self, program: TensorProgram, names: Names, picks: bool) -> None:
+        self.program, self.names, self.picks = program, names, picks
         self.anchored = last_anchors(program).keys()
         self.ends = ends_of_chains(program, (Contract, SegmentContract), lambda anchor, user: True)
 
@@ -332,8 +333,11 @@ class _Wholes:
         return False
 
     def _gathers_in(self, operand: Op) -> list[Op]:
-        """The gathers in the elementwise work before a product: what copies its operands copies whole tiles."""
-        return [o for o in needed([operand]) if isinstance(o, Gather)] if operand not in self.anchored else []
+        """The gathers in the elementwise work before a product: what copies its operands copies whole tiles.  What comes out of
+        packed bytes is computed anyway, and of few bits because it shall not be read as more."""
+        if operand in self.anchored:
+            return []
+        return [o for o in needed([operand]) if isinstance(o, Gather) and not (self.picks and is_counted(o))]
 
     def _far_from_stored(self) -> set[Op]:
         """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""

@@ -11,12 +11,25 @@ it meet, and what stands between two such products is found as it was meant, an 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, Transpose, tensor_type
+from portakern.ir.tensor import (
+    Contract,
+    Convert,
+    DimSize,
+    Expand,
+    Fold,
+    Gather,
+    Iota,
+    Map,
+    Reshape,
+    Transpose,
+    tensor_type,
+)  # fmt: skip
 from portakern.lower.classes import is_thin
 
 rules = Rules()
@@ -83,11 +96,20 @@ def transpose_before_joining(op: Transpose) -> Op | None:
 
 @rules.on(Contract)
 def product_before_joining_batches(op: Contract) -> Op | None:
-    apart = _batches(op.lhs, op.lhs_batch) or _batches(op.rhs, op.rhs_batch)
+    apart = joined_by(op.lhs, op.lhs_batch) or joined_by(op.rhs, op.rhs_batch)
     if apart is None:
         return None
     left, right = (dict(zip(batch, apart, strict=True)) for batch in (op.lhs_batch, op.rhs_batch))
-    lhs, rhs = _with_dims(op.lhs, left), _with_dims(op.rhs, right)
+    return product_apart(op, left, right)
+
+
+Apart = Mapping[int, Shape]
+"""Dims of a value, and those that each joins."""
+
+
+def product_apart(op: Contract, left: Apart, right: Apart) -> Op | None:
+    """``op`` in the dims that those of its operands join, and its result joined."""
+    lhs, rhs = with_dims(op.lhs, left), with_dims(op.rhs, right)
     if lhs is None or rhs is None:
         return None
     made = Contract(lhs, rhs, _dims_in(op.lhs_batch, left), _dims_in(op.rhs_batch, right), _dims_in(op.lhs_axes, left),
@@ -95,19 +117,15 @@ def product_before_joining_batches(op: Contract) -> Op | None:
     return Reshape(made, tensor_type(op).shape)
 
 
-Apart = Mapping[int, Shape]
-"""Dims of a value, and those that each joins."""
-
-
-def _batches(op: Op, dims: Sequence[int]) -> list[Shape] | None:
+def joined_by(op: Op, dims: Sequence[int]) -> list[Shape] | None:
     """What each of ``dims`` joins, where a reshape of a computed value or of a view joins some."""
     match op:
         case Transpose(x=x, order=order):
-            return _batches(x, [order[d] for d in dims])
+            return joined_by(x, [order[d] for d in dims])
         case Convert(x=x):
-            return _batches(x, dims)
+            return joined_by(x, dims)
         case Map(args=args):
-            found = (_batches(a, dims) for a in args if tensor_type(a).shape)
+            found = (joined_by(a, dims) for a in args if tensor_type(a).shape)
             return next((f for f in found if f is not None), None)
         case Reshape(x=x) if not of_arrays(x) and not is_thin(op):
             parts = [_joined_by(op, d) for d in dims]
@@ -125,7 +143,7 @@ def _joined_by(op: Reshape, dim: int) -> Shape:
     return tuple(b // a for a, b in pairwise(cuts)) if all(b % a == 0 for a, b in pairwise(cuts)) else (size,)  # type: ignore[operator]
 
 
-def _with_dims(op: Op, apart: Apart) -> Op | None:
+def with_dims(op: Op, apart: Apart) -> Op | None:
     """``op`` with the dims that its own join; None where that would be a reshape of a computed value that had none before."""
     shape = tensor_type(op).shape
     if not shape:
@@ -134,13 +152,13 @@ def _with_dims(op: Op, apart: Apart) -> Op | None:
     match op:
         case Transpose(x=x, order=order):
             inner = {order[d]: sizes for d, sizes in apart.items()}
-            made = _with_dims(x, inner)
+            made = with_dims(x, inner)
             return Transpose(made, _dims_in(order, inner), loc=op.loc) if made is not None else None
         case Convert(x=x):
-            made = _with_dims(x, apart)
+            made = with_dims(x, apart)
             return Convert(made, op.dtype, loc=op.loc) if made is not None else None
         case Map(args=args):
-            found = [_with_dims(a, apart) for a in args]
+            found = [with_dims(a, apart) for a in args]
             whole = [a for a in found if a is not None]
             return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
         case Reshape(x=x):
@@ -149,9 +167,30 @@ def _with_dims(op: Op, apart: Apart) -> Op | None:
         case Expand(x=x, dims=dims):
             wide = {i: apart[d] for i, d in enumerate(dims) if d in apart}
             ones = {i: (1,) * len(sizes) if tensor_type(x).shape[i] == 1 else sizes for i, sizes in wide.items()}
-            made = _with_dims(x, ones)
+            made = with_dims(x, ones)
             return Expand(made, new, _dims_in(dims, apart)) if made is not None else None
+        case Iota(axis=axis, dtype=dtype):
+            return _coordinates(new, _dims_in((axis,), {**dict.fromkeys(range(len(shape)), (0,)), **apart}), dtype)
+        case Gather(x=x, indices=indices, axis=axis, zipped=False):
+            rank = tensor_type(indices).rank
+            inside = {d - axis: sizes for d, sizes in apart.items() if axis <= d < axis + rank}
+            around = {d if d < axis else d - rank + 1: sizes for d, sizes in apart.items() if not axis <= d < axis + rank}
+            of, at = with_dims(x, around), with_dims(indices, inside)
+            first = axis + sum(len(sizes) - 1 for d, sizes in around.items() if d < axis)
+            return replace(op, x=of, indices=at, axis=first) if of is not None and at is not None else None
     return Reshape(op, new) if of_arrays(op) else None
+
+
+def _coordinates(shape: Shape, dims: Sequence[int], dtype: str) -> Op:
+    """The coordinate along the dim that ``dims`` of ``shape`` join."""
+    total: Op | None = None
+    for d in dims:
+        inside = product(tuple(shape[i] for i in dims if i > d))
+        along: Op = Iota(shape, d, dtype)
+        part = along if inside == 1 else Map("mul", (along, DimSize(inside, dtype)))
+        total = part if total is None else Map("add", (total, part))
+    assert total is not None
+    return total
 
 
 def _dims_in(dims: Iterable[int], apart: Apart) -> tuple[int, ...]:

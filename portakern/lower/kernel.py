@@ -47,7 +47,7 @@ class Request:
     lines: Mapping[str, Line] = field(default_factory=dict)
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "",
-             slides: AxisClass | None = None) -> Nest:  # fmt: skip
+             slides: AxisClass | None = None, precision: str = "ieee") -> Nest:  # fmt: skip
         widest = self._widest(domain)
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
         marks = windows_of(self.program, self.classes), own_taps(self.program, self.classes)
@@ -56,7 +56,8 @@ class Request:
         results = zip(self.program.outputs, self.program.results, strict=True)
         stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)
         work = sum(isinstance(op, tt.Map | tt.Convert | tt.Gather | tt.RandomBits) for op in self.program.body.ops)
-        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored, work=work)
+        return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored, work=work,
+                    precision=precision)  # fmt: skip
 
     def _widest(self, domain: Domain) -> tuple[str, str]:
         """The widest dtype of arrays loaded and stored, and the widest dtype computed in.  Indices count where they lie side

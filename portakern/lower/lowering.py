@@ -78,25 +78,26 @@ def _said(missing: Missing) -> str:
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
-          shares: bool = True) -> Program:
+          shares: bool = True, step: int = 16) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
     16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array,
     ``picks`` whether they may take single elements at computed coordinates, ``run`` how many elements a tile sorts,
     ``shares`` whether kernels may store to one part of an array that others read another part of (see
-    :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
-    and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
+    :class:`portakern.backend.Language`), ``step`` the smallest groups that products walk.  Raises :class:`MissingRuleError`
+    listing every operation that has no lowering, and :class:`LoweringError` or :class:`IRError` for what no kernel can be made
+    of.
     """
     _check_reshapes(program)
-    simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares)
+    simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, step)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -137,8 +138,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool) -> None:  # fmt: skip
-        self.shares = shares
+                 taken: set[str], shares: bool, picks: bool) -> None:  # fmt: skip
+        self.shares, self.picks = shares, picks
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -166,7 +167,7 @@ class _Making:
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         names = self._names_in(lines)
-        made = stages(program, names, self.fresh, shares=self.shares)
+        made = stages(program, names, self.fresh, shares=self.shares, picks=self.picks)
         return [Planned(as_rows(s, names), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
@@ -241,7 +242,7 @@ class _Making:
                 error.where = error.where or str(_line(stage) or "")
                 raise
             # What cannot go together goes by itself.
-            for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed), 1):
+            for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed, self.picks), 1):
                 self._kernels(replace(item, stage=s), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from portakern.dtypes import DTYPES
 from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
@@ -120,7 +121,7 @@ def _joined(frame: Frame, partial: Array, coords: Coordinates, combine: Block) -
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         return inlined(b, combine, (*carried, b.load(frame.arrays.view(partial.name, view), indices)))
 
-    (total,) = b.loop(first, [("acc", b.full(0.0, partial.dtype, dims))], step,
+    (total,) = b.loop(first, [("acc", b.full(0.0 if DTYPES[partial.dtype].is_float else 0, partial.dtype, dims))], step,
                       combine=lambda left, right: inlined(b, combine, (*left, *right)))  # fmt: skip
     return total
 

@@ -32,23 +32,25 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import joining, kept, ones, orders, pieces, random_bits, scatters, splitting, windows
+from portakern.lower import groups, joining, kept, ones, orders, pieces, random_bits, scatters, splitting, windows
 from portakern.lower.joining import reshapes_freely
 
 rules = Rules()
 
 
-def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False
-             ) -> TensorProgram:  # fmt: skip
+def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False,
+             step: int = 16) -> TensorProgram:  # fmt: skip
     """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored.  ``picks``:
     loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
-    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`)."""
+    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that
+    products walk (:mod:`groups`)."""
     windowed = windows.reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
-    every = rules + ones.rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
+    shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step, picks)
+    every = rules + shapes + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)
-    assembled = canonicalise(program, rules + ones.rules + joining.rules + splitting.rules + pieces.views + windowed + ordered)
+    assembled = canonicalise(program, rules + shapes + pieces.views + windowed + ordered)
     return kept.kept_whole(assembled, lambda opened: canonicalise(opened, every))
 
 

@@ -33,6 +33,7 @@ from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, u
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
+from portakern.lower.partial_sums import product_summed
 from portakern.lower.placing import Placed
 from portakern.lower.recomputed import computed_several_times, inner_products, products_of_chain, recomputed, reduced_axes
 
@@ -70,10 +71,11 @@ class Group:
 
 
 def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention: bool = True, shares: bool = True,
-           pieces: Mapping[str, Placed] | None = None) -> list[Stage]:  # fmt: skip
+           pieces: Mapping[str, Placed] | None = None, picks: bool = True) -> list[Stage]:  # fmt: skip
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
-    is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays."""
+    is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays;
+    ``picks``: whether loads may take single elements."""
     names_of_temporaries = iter(fresh)
     shared, program = program, unshared(program, names)
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
@@ -81,7 +83,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
         program = unshared(canonicalise(shared, factors), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
-    for part in levels(program, names, names_of_temporaries, placed, shares):
+    for part in levels(program, names, names_of_temporaries, placed, shares, picks):
         out += _stages_of(part, names, names_of_temporaries, placed, attention)
     apart = [one for s in out for one in _written_apart(s, placed, names_of_temporaries)]
     return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in apart]
@@ -142,6 +144,7 @@ class _Splitter:
     def run(self) -> list[Stage]:
         if self.attention:
             self._find_attention()
+        self._find_sums_of_products()
         for op in self.program.body.ops:
             if isinstance(op, ANCHORS) and op not in self.group_of and op not in self.recomputed:
                 self._place(op)
@@ -177,6 +180,17 @@ class _Splitter:
                 self.group_of[a] = group
             self.recomputed.discard(op)  # what attention gives is stored
             self.patterns[op] = found
+
+    def _find_sums_of_products(self) -> None:
+        for op in self.program.body.ops:
+            product = product_summed(op, self.users)
+            if product is None or product in self.group_of or product in self.recomputed:
+                continue
+            reduced = [self.classes.of_operand(product, 0)[i] for i in product.lhs_axes]
+            reduced += [self.classes.of_operand(op, 0)[i] for i in op.axes]  # type: ignore[attr-defined]
+            group = Group("contraction", [product, op], frozenset(self.classes.of(op)), frozenset(reduced))
+            self.groups.append(group)
+            self.group_of |= {product: group, op: group}
 
     def _private(self, found: Attention, scores: Contract, walked: AxisClass) -> bool:
         """Whether what is computed from the scores along the walked axis is used by the pattern alone: it is never whole."""
@@ -455,7 +469,8 @@ class _Splitter:
             body = _own_operands(body) if apart else body
             return [*before, Stage(body, "chain", None, body.args if apart else ())]
         if g.kind != "attention":
-            self._part(g, body)
+            if g.kind != "contraction":  # whose sums over batches run along axes that the product alone has
+                self._part(g, body)
             return [*before, Stage(body, g.kind.split()[0])]
         apart = _roles_meet(body, _pattern(body))
         body = _own_operands(body) if apart else body

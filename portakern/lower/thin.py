@@ -22,9 +22,13 @@ rules = Rules()
 
 
 def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]]) -> Stage:
-    """``stage``, of the family ``rows`` if its only product is of a vector; ``names`` are those of the dims of arrays."""
-    products = [op for op in stage.program.body.ops if isinstance(op, Contract)]
+    """``stage``, of the family ``rows`` if its only product is of a vector, and not one of several that are summed; ``names``
+    are those of the dims of arrays."""
+    ops = stage.program.body.ops
+    products = [op for op in ops if isinstance(op, Contract)]
     if stage.family != "contraction" or stage.apart or not all(map(is_thin_product, products)):
+        return stage
+    if any(isinstance(op, Fold) for op in ops):
         return stage
     return replace(stage, program=unshared(canonicalise(stage.program, rules), names), family="rows")
 

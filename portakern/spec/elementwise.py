@@ -64,11 +64,22 @@ def _float(*values: Value) -> str:
 
 @located
 def cast(x: Value, dtype: Any) -> Traced:
-    """``x`` in another dtype, rounded to nearest even (to integers: towards zero).  Narrowing is never skipped."""
+    """``x`` in another dtype, rounded to nearest even (to integers: towards zero).  Narrowing is never skipped.
+
+    Integers of four bits are held as i8 and u8, wrapped to the numbers that four bits have.
+    """
     name = dtype_name(dtype)
+    if DTYPES[name].bits == 4:
+        return _wrapped(as_traced(x, "i32"), name)
     if not isinstance(x, Traced):
         return as_traced(x, name)
     return x if x.type.dtype == name else make(Convert(x.op, name))
+
+
+def _wrapped(x: Traced, dtype: str) -> Traced:
+    """The lowest four bits of ``x`` as an integer of them."""
+    low = logical_and(cast(x, "i32"), 15)
+    return cast(low, "u8") if dtype == "u4" else cast(subtract(logical_xor(low, 8), 8), "i8")
 
 
 @located

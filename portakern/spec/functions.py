@@ -90,6 +90,7 @@ from portakern.spec.elementwise import (
 )
 from portakern.spec.fourier import fft, ifft, irfft, rfft
 from portakern.spec.linear import cholesky, det, solve_triangular
+from portakern.spec.nibbles import pack, unpack
 from portakern.spec.orders import (
     argsort,
     bincount,
@@ -192,12 +193,12 @@ __all__ = [
     "histogram", "ifft", "index_put", "interleave", "iota", "irfft", "isnan", "kthvalue", "less", "less_equal",
     "local_response_norm", "log", "log1p", "log2", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "logsumexp", "lp_pool", "matmul", "max", "max_pool", "maximum", "mean", "median", "min",
-    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pad",
+    "min_pool", "minimum", "mode", "multiply", "negative", "normal", "not_equal", "one_hot", "ones", "pack", "pad",
     "permute", "pow", "prod", "random_bits", "reciprocal", "relu", "remainder", "repeat", "reshape", "rfft",
     "roll", "round", "rsqrt", "scan", "scatter", "searchsorted", "segment_all", "segment_any", "segment_max",
     "segment_mean", "segment_min", "segment_prod", "segment_sum", "shift_left", "shift_right", "sigmoid",
     "sign", "silu", "sin", "size", "softmax", "softplus", "solve_triangular", "sort", "split", "sqrt",
     "square", "squeeze", "stack", "std", "subtract", "sum", "swapaxes", "take", "take_along", "tanh", "tile",
-    "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "unique_counts", "update", "var",
+    "topk", "transpose", "tri", "tril", "triu", "trunc", "unfold", "uniform", "unique_counts", "unpack", "update", "var",
     "where", "windows", "zeros",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeVar, overload
 
 from portakern.dtype_names import DTypeLike, dtype_name
+from portakern.dtypes import DTYPES
 from portakern.errors import IRError, PortakernError, SpecError, UsageError
 from portakern.ir.core import Arg, Block, Loc, Yield
 from portakern.ir.rewrite import canonicalise
@@ -24,6 +25,7 @@ from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve,
 from portakern.spec.bind import bind, check_size
 from portakern.spec.inputs import Family, at_sizes, sizes_of
 from portakern.spec.location import line_at, spec_error, traceback_location
+from portakern.spec.nibbles import in_memory, unpack
 from portakern.spec.traced import Traced, recording
 
 
@@ -343,9 +345,20 @@ class Operator:
                 of = TensorType((), i.spec.dtype)
             else:
                 shape = tuple(substitute(size, sizes) for size in resolve(declared[i.name], dict(stars)))
-                of = TensorType(shape, i.spec.dtype or dtype)
+                of = in_memory(shape, i.spec.dtype or dtype)
             args[i.name] = Arg(i.name, of, loc=i.loc)
         return args
+
+    def _arrays(self, args: Mapping[str, Arg], params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
+                sizes: Mapping[str, int]) -> dict[str, Traced]:  # fmt: skip
+        """The arguments as the function takes them: integers of four bits out of their bytes."""
+        found = {n: Traced(a) for n, a in args.items()}
+        for i in self.inputs:
+            kind = i.spec.dtype or dtype
+            if DTYPES[kind].bits == 4 and isinstance(i.spec, TensorSpec):
+                last = substitute(resolve(self.declared(params)[i.name], dict(stars))[-1], sizes)
+                found[i.name] = unpack(found[i.name], kind, last)
+        return found
 
     def program(
         self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None, dtype: str = "f32"
@@ -471,7 +484,7 @@ def _trace(
     operator.check_families(dict(params), operator.families)
     args = operator._arguments(dict(params), dtype, dict(stars), dict(sizes))
     with recording() as ops:
-        result = _run(operator, {n: Traced(a) for n, a in args.items()}, dict(params))
+        result = _run(operator, operator._arrays(args, dict(params), dtype, dict(stars), dict(sizes)), dict(params))
         outputs = outputs_of(operator, result, set(args))
         ops.append(Yield(tuple(t.op for t in outputs.values()), loc=operator.loc))
     program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs),

@@ -94,9 +94,9 @@ def test_what_has_no_rule_is_named_at_once() -> None:
 
     assert not missing(_product("bf16", "ieee")) and not missing(_product("f32", "tf32"))
     assert missing(_product("f32", "bf16x3")) == "the precision bf16x3 of f32 operands -> ieee"
-    assert missing(_product("i8", "ieee", "i32")) == "a matrix product of i8 -> bf16 or f16"
+    assert missing(_product("i16", "ieee", "i32")) == "a matrix product of i16 -> bf16, f16 or i8"
     assert "with 3 warps" in missing(scheduled(all_variants()["softmax"], 3))
-    both = replace(_product("i8", "ieee", "i32"), kernels=(scheduled(_product("i8", "ieee", "i32"), 3).kernels))
+    both = replace(_product("i16", "ieee", "i32"), kernels=(scheduled(_product("i16", "ieee", "i32"), 3).kernels))
     with pytest.raises(MissingRuleError, match="cannot be emitted") as caught:
         CUDA.emitter.emit(both, HOPPER)
     assert len(caught.value.missing) == 2

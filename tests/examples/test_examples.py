@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,21 @@ def test_the_search_reaches_several_vendors():
                           capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("best:") == 2
+
+
+QUANTISED = [(file.stem, name) for file in sorted((EXAMPLES / "quantised").glob("*.py"))
+             for name in re.findall(r"^def (\w+)", file.read_text(), re.MULTILINE)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "name"), QUANTISED)
+def test_a_quantised_product_is_correct(file: str, name: str):
+    """On numba, or where that has not its dtypes, in the interpreter of another language."""
+    operator = load_operator(f"{EXAMPLES / 'quantised' / file}.py:{name}")
+    dtype = operator.dtypes[0]
+    (target,) = registry().match("numba:cpu" if not dtype.startswith("f8") else "cuda:sm_90a")
+    language = registry().language(target.language)
+    machine = language.runtime or language.simulator if target.language == "numba" else language.simulator
+    if machine is None or not machine.available(target):
+        pytest.skip(f"{target} runs nowhere here")
+    study = Runner("checked").run(works(of_case(operator, operator.case("ragged")), [target], [dtype]))
+    assert all(row.correct for row in study), study.table()

@@ -12,7 +12,7 @@ from portakern.timing.inputs import to_numpy
 torch = pytest.importorskip("torch")
 
 
-@pytest.mark.parametrize("dtype", list(DTYPES))
+@pytest.mark.parametrize("dtype", [d.name for d in DTYPES.values() if d.bits >= 8])
 def test_numpy_and_torch_have_every_dtype_by_its_long_name(dtype: str):
     there = torch.zeros(3, dtype=getattr(torch, DTYPES[dtype].long_name))
     here = to_numpy(there)

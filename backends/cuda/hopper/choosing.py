@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from ..plans import MULTIPLIED
 from .narrow import FEW_ROWS, LEAST_COLUMNS, narrow_schedules
 from .packing import worth_packing
 from .planning import UNITS
@@ -27,11 +28,16 @@ class _Tile:
     stages: int
     rate: float
     cut: float
+    bytes: int = 2  # of an element
 
     @property
     def step_bytes(self) -> int:
         """Of both operands, for one step along k."""
-        return (self.m + self.n) * self.k * 2
+        return (self.m + self.n) * self.k * self.bytes
+
+    def of(self, bytes_: int) -> _Tile:
+        """As many bytes of elements of another size."""
+        return replace(self, k=self.k * self.bytes // bytes_, bytes=bytes_)
 
 
 _TILES = (
@@ -59,23 +65,35 @@ _LAUNCH_US, _JOIN_US, _JOIN_KB_PER_US = 5.0, 2.5, 6000
 _MOST_PARTS, _FEWEST_STEPS = 32, 4
 
 
+def multiplied_whole(nest: Nest) -> str:
+    """The dtype in which matrix instructions multiply the operands; empty where none does."""
+    dtype = nest.dots or nest.io_dtype
+    if dtype.startswith("f8") and nest.precision != "fp8_fast":
+        return "f16"
+    return dtype if dtype in MULTIPLIED else ""
+
+
 def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     """Best first; empty where the product is too small, or its rows cannot be fetched by the copy engine."""
     m, n, k = (nest.role(x)[0] for x in "mnk")
-    dtype = nest.dots or nest.io_dtype
-    if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
+    dtype = multiplied_whole(nest)
+    if not dtype or not (device.has("tma") and device.has("wgmma")):
         return []
+    bytes_ = DTYPES[dtype].bytes
+    tiles = [t.of(bytes_) for t in _TILES]
+    if nest.groups and (_extent(k) % tiles[0].k or _extent(m) < tiles[-1].m):
+        return []  # groups of weights that are no whole steps, of which a pipeline would multiply zeros; or few rows
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
-    if few and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
+    if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
         return narrow_schedules(nest, device.count("units", UNITS))
-    granule = 16 // DTYPES[dtype].bytes
+    granule = 16 // bytes_
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
-    if not (within_reach or worth_packing(m.extent, n.extent, k.extent)) or _extent(k) < _LEAST_K:
+    if not (within_reach or (bytes_ == 2 and worth_packing(m.extent, n.extent, k.extent))) or _extent(k) < _LEAST_K:
         return []
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
-    fitting = [t for t in _TILES if t.m == 64 or _extent(m) > 64]
+    fitting = [t for t in tiles if t.m == 64 or _extent(m) > 64]
     units = device.count("units", UNITS)
     ranked = sorted(fitting, key=lambda t: _time(t, nest, units))
     whole = [_schedule(nest, t) for t in ranked]
@@ -120,10 +138,10 @@ def _microseconds(t: _Tile, parts: int, nest: Nest, units: int) -> float:
     blocks, whole = _tiles(t, nest) * parts, -(-k // t.k)
     steps = -(-whole // parts)
     at_once = min(blocks, units)
-    step = max(t.m * t.n * t.k * _US_PER_ELEMENT, t.step_bytes / 1e3 / _SM_KB_PER_US,
+    step = max(t.m * t.n * t.k * _US_PER_ELEMENT * t.bytes / 2, t.step_bytes / 1e3 / _SM_KB_PER_US,
                t.step_bytes / 1e3 * at_once / _ALL_KB_PER_US)  # fmt: skip
     drawn = min(_MEMORY_KB_PER_US, at_once * _MEMORY_KB_PER_BLOCK)
-    work = sorted((batches * (m * k + k * n) * 2 / 1e3 / drawn, -(-blocks // units) * steps * step))
+    work = sorted((batches * (m * k + k * n) * t.bytes / 1e3 / drawn, -(-blocks // units) * steps * step))
     joining = _JOIN_US + 2 * parts * batches * m * n * 4 / 1e3 / _JOIN_KB_PER_US if parts > 1 else 0.0
     return _LAUNCH_US + work[1] + (1 - _HIDDEN) * work[0] + joining
 

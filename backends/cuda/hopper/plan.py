@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from portakern.backend import TensorMap
+from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.terms import ZERO, PlanTerm, number, whole
 from portakern.ir.size import Size
@@ -19,8 +20,8 @@ WARPGROUP = 128
 
 PANEL_BYTES = 64 * 64 * 2
 
-PRODUCT_DEPTH = 16
-"""Of the contracted axis, in one wgmma of 16-bit operands."""
+PRODUCT_BYTES = 32
+"""Along the contracted axis, of each operand of one wgmma: 16 elements of 16 bits."""
 
 
 PIPE = Feed("pipe", counts=True)
@@ -41,8 +42,8 @@ class Fetched(p.StatementPart):
 
     @property
     def bytes(self) -> int:
-        """Of one slot; elements have 16 bits."""
-        return self.shared.rows * self.shared.cols * 2
+        """Of one slot."""
+        return self.shared.rows * self.shared.cols * DTYPES[self.shared.dtype].bytes
 
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
@@ -208,13 +209,14 @@ class PipelinePlan(CudaKernelPlan):
 
     @property
     def left(self) -> int:
-        """How much of the contracted axis the last step multiplies, in whole products of 16; 0 where it is a step like all
+        """How much of the contracted axis the last step multiplies, in whole products; 0 where it is a step like all
         others, or where that is not known when the text is written."""
         assert self.loop is not None
         end = number(self.loop.end)
         if self.loop.begin != ZERO or end is None:
             return 0
-        left = -(-(end % self.loop.step) // PRODUCT_DEPTH) * PRODUCT_DEPTH
+        depth = PRODUCT_BYTES // DTYPES[self.dot.element].bytes
+        left = -(-(end % self.loop.step) // depth) * depth
         return left % self.loop.step
 
     def __str__(self) -> str:

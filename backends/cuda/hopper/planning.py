@@ -48,6 +48,8 @@ FIRST = t.Index()
 """The coordinate 0, of a dim with one element."""
 _BAND = 16
 MISALIGNED = "do not begin at multiples of 16 bytes"
+PANEL = 128
+"""Bytes of a row of a panel: those within which the copy engine exchanges places."""
 _PANELS = 2
 _LINE = 128
 _FEW = 8
@@ -122,6 +124,8 @@ def _loads(dot: t.Dot) -> tuple[t.Load, t.Load]:
 
 def _obstacle_to_feed(load: t.Load, kernel: t.Kernel) -> str:
     if pixels(kernel, load):
+        if DTYPES[t.tile_type(load).dtype].bytes != 2:
+            return "pixels are brought in channels of 16 bits"
         return obstacle_to_pixels(load, kernel)
     return obstacle_to_map(load, [axis for axis, _ in dims_of(load)], kernel)
 
@@ -307,8 +311,9 @@ class _Pipeline:
             dims = [axis for axis, _ in dims_of(load)]
             shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
             assert isinstance(shared, p.Shared)
-            rows = shared.rows if shared.cols // 64 % parts == 0 else shared.rows // parts
-            spec, at = self._pixels(load, rows) if pixels(self.kernel, load) else self._described(load, dims, rows)
+            panel = PANEL // DTYPES[shared.dtype].bytes
+            rows = shared.rows if shared.cols // panel % parts == 0 else shared.rows // parts
+            spec, at = self._pixels(load, rows) if pixels(self.kernel, load) else self._described(load, dims, (rows, panel))
             made.append(Fetched(shared, spec, side, at))
         return tuple(made)
 
@@ -327,9 +332,9 @@ class _Pipeline:
     def _coordinate(self, index: t.Index) -> PlanTerm:
         return coordinate(index, self._at)
 
-    def _described(self, op: t.Load | t.Store, dims: list[str], rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
-        """The array of ``op`` in boxes of ``rows`` x 64, and where its tile begins, rows first."""
-        spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), (rows, 64))
+    def _described(self, op: t.Load | t.Store, dims: list[str], box: tuple[int, int]) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
+        """The array of ``op`` in boxes of so many rows and columns, and where its tile begins, rows first."""
+        spec, batch = described(op, dims, self.names.fresh(f"{buffer_name(op)}_map"), box)
         return spec, (*map(self._at, dims), *(self._coordinate(i) for i in reversed(batch)))
 
     def _after(self, after: tuple[p.Statement, ...], slot_bytes: int) -> tuple[p.Statement, ...]:
@@ -350,7 +355,7 @@ class _Pipeline:
                                     hint="take stores=threads")
             return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
         to = written_pixels(stores[0], self.row)
-        spec, at = (self._described(stores[0], [self.row, self.col], 64) if isinstance(to, str)
+        spec, at = (self._described(stores[0], [self.row, self.col], (64, 64)) if isinstance(to, str)
                     else self._written(stores[0], to))  # fmt: skip
         return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip

@@ -245,7 +245,8 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, tiles, 8, 4, descriptors=0)
     made = []
     for b in blocks:
-        tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: pow2(k.extent, b.k, depth)}
+        step = nest.step(pow2(k.extent, b.k, depth), depth)
+        tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: step}
         warps = max(1, min(b.warps, tiles[m.name] * tiles[n.name] // 1024))
         count = batch * _count(m.extent, tiles[m.name]) * _count(n.extent, tiles[n.name])
         walked = bool(options) and b.m <= b.n and 0 < units < count and _even(count, units) and _multiples(nest, 16, n)

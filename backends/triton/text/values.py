@@ -212,8 +212,8 @@ class TritonValueText(TritonAxisText, ABC):
         keywords: dict[str, str] = {}
         if lhs.dtype in ("f32", "f64"):
             keywords["input_precision"] = f'"{op.precision}"'
-        if op.precision == "fp8_fast":
-            keywords["max_num_imprecise_acc"] = str(2**30)
+        if op.precision == "fp8_fast" and lhs.dtype.startswith("f8"):
+            keywords["max_num_imprecise_acc"] = str(lhs.size(op.axis))  # summed in the matrix unit, for a whole step
         if acc.dtype != "f32":
             keywords["out_dtype"] = operations.DTYPE[acc.dtype]
         return TileValue(call("tl.dot", *arguments, **keywords), acc.axes)

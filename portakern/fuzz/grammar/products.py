@@ -359,3 +359,32 @@ def dequantised_product(s: FuzzScope) -> Var:
     parts = s.let(f"{x}.reshape({x}.shape[0], -1, {group})", x.range)
     y = s.let(f'pk.einsum("mgk,gkn->mgn", {parts}, pk.cast({q}, {x}.dtype), dtype=pk.f32)', Range(-2e4, 2e4))
     return s.let(f"pk.sum({y} * {scale}, axis=1)", Range(-1e6, 1e6))
+
+
+@production(1.5)
+def packed_product(s: FuzzScope) -> Var:
+    """Weights of 4 bits, two to a byte, with a scale and perhaps a zero point for every group of columns."""
+    group, kind = pick(s.draw, (2, 4, 8, 16, 32, 48)), pick(s.draw, ("i4", "u4"))
+    m, g, n = s.dim(), s.fresh_dim(), s.dim()
+    x = s.input((m, g * group))
+    w = s.let(f"pk.unpack({s.input((n, g * (group // 2)), 'u8', 'q')}, pk.{kind})", Range(-8.0, 15.0), "w")
+    scale = s.input((n, g), "f32" if chance(s.draw, 60) else "", "scale")
+    whole = f"pk.cast({w}, pk.f32)"
+    if chance(s.draw, 50):
+        zero = s.input((n, g), "i8", "zero")
+        whole = f"({whole} - pk.cast(pk.repeat({zero}, {group}, axis=1), pk.f32))"
+    wide = s.let(f"{whole} * pk.cast(pk.repeat({scale}, {group}, axis=1), pk.f32)", Range(-1e3, 1e3), "w")
+    y = s.let(f"pk.matmul({x}, pk.transpose(pk.cast({wide}, {x}.dtype)), dtype=pk.f32)", Range(-1e6, 1e6))
+    return y if chance(s.draw, 50) else s.let(f"pk.tanh({y} * 0.01)", Range(-1.0, 1.0))
+
+
+@production(1.0)
+def scaled_sums(s: FuzzScope) -> Var:
+    """The product of each block along k has scales of its own, and these are summed."""
+    block, kind = pick(s.draw, (2, 8, 16, 32)), pick(s.draw, ("i8", "f32", "bf16"))
+    m, g, n = s.dim(), s.fresh_dim(), s.dim()
+    a, b = s.input((m, g, block), kind), s.input((n, g, block), kind)
+    y = s.let(f'pk.einsum("mgk,ngk->gmn", {a}, {b}, dtype=pk.{"i32" if kind == "i8" else "f32"})', Range(-1e6, 1e6))
+    scale = s.input((n, g), "f32", "scale")
+    scaled = s.let(f"pk.cast({y}, pk.f32) * pk.transpose({scale})[:, None, :]", Range(-5e6, 5e6))
+    return s.let(f"pk.sum({scaled}, axis=0) * 0.01", Range(-1e6, 1e6))

@@ -33,6 +33,38 @@ inline uint32_t to_bf16_pair(float low, float high) {
     return static_cast<uint32_t>(to_bf16(high)) << 16 | to_bf16(low);
 }
 
+// 8-bit floats (OCP 8-bit Floating Point Specification 1.0): `Mantissa` bits behind an exponent, biased so that half of the exponents are below 1.
+template <int Mantissa> float from_8(unsigned char bits) {
+    constexpr int bias = Mantissa == 3 ? 7 : 15;
+    const int exponent = bits >> Mantissa & (1 << (7 - Mantissa)) - 1, mantissa = bits & (1 << Mantissa) - 1;
+    const float sign = bits & 0x80 ? -1.0f : 1.0f;
+    if (Mantissa == 3 && (bits & 0x7f) == 0x7f) return NAN;
+    if (Mantissa == 2 && exponent == 31) return mantissa ? NAN : sign * INFINITY;
+    const int whole = exponent ? mantissa + (1 << Mantissa) : mantissa;
+    return sign * std::ldexp(static_cast<float>(whole), (exponent ? exponent : 1) - bias - Mantissa);
+}
+
+/// To nearest, ties to even; the largest number for what is larger.
+template <int Mantissa> unsigned char to_8(float x) {
+    constexpr unsigned char largest = Mantissa == 3 ? 0x7e : 0x7b;
+    const unsigned char sign = std::signbit(x) ? 0x80 : 0;
+    if (x != x) return 0x7f;
+    const float size = std::fabs(x);
+    unsigned char low = 0, high = largest;  // codes ascend with the numbers
+    if (size >= from_8<Mantissa>(largest)) return sign | largest;
+    while (high - low > 1) {
+        const unsigned char middle = (low + high) / 2;
+        (from_8<Mantissa>(middle) <= size ? low : high) = middle;
+    }
+    const float below = size - from_8<Mantissa>(low), above = from_8<Mantissa>(high) - size;
+    return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
+}
+
+inline float from_e4m3(unsigned char bits) { return from_8<3>(bits); }
+inline float from_e5m2(unsigned char bits) { return from_8<2>(bits); }
+inline unsigned char to_e4m3(float x) { return to_8<3>(x); }
+inline unsigned char to_e5m2(float x) { return to_8<2>(x); }
+
 inline uint32_t to_tf32(float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
@@ -184,6 +216,42 @@ inline void mma_8(void* const* lanes) {
             for (int k = 0; k < 8; ++k) c += a[row][k] * b[k][col];
         }
 }
+
+struct Mma8 {
+    void* c;
+    const uint32_t* a;
+    uint32_t b[2];
+};
+
+// m16n8k32 of 8-bit types: as m16n8k16, with four elements in a register: col (row of B) = (lane % 4) * 4 + (i & 3), + 16 from the
+// third register of A and the second of B on.
+template <class T, T (*Value)(unsigned char)> void mma_32(void* const* lanes) {
+    static T a[16][32], b[32][8];
+    for (int lane = 0; lane < 32; ++lane) {
+        const auto* x = static_cast<Mma8*>(lanes[lane]);
+        for (int i = 0; i < 16; ++i)
+            a[lane / 4 + i / 4 % 2 * 8][lane % 4 * 4 + i % 4 + i / 8 * 16] = Value(static_cast<unsigned char>(x->a[i / 4] >> 8 * (i % 4)));
+        for (int i = 0; i < 8; ++i) b[lane % 4 * 4 + i % 4 + i / 4 * 16][lane / 4] = Value(static_cast<unsigned char>(x->b[i / 4] >> 8 * (i % 4)));
+    }
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + (i < 2 ? 0 : 8), col = lane % 4 * 2 + (i & 1);
+            T& c = static_cast<T*>(static_cast<Mma8*>(lanes[lane])->c)[i];
+            for (int k = 0; k < 32; ++k) c += a[row][k] * b[k][col];
+        }
+}
+
+inline int32_t from_s8(unsigned char bits) { return static_cast<signed char>(bits); }
+inline int32_t from_u8(unsigned char bits) { return bits; }
+
+template <class T, T (*Value)(unsigned char)> void mma_8_bits(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    Mma8 argument{c, a, {b0, b1}};
+    host::collective(mma_32<T, Value>, &argument);
+}
+inline void mma_s8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma_8_bits<int32_t, from_s8>(c, a, b0, b1); }
+inline void mma_u8(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma_8_bits<int32_t, from_u8>(c, a, b0, b1); }
+inline void mma_e4m3(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma_8_bits<float, from_e4m3>(c, a, b0, b1); }
+inline void mma_e5m2(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) { mma_8_bits<float, from_e5m2>(c, a, b0, b1); }
 
 inline void mma(host::Collective f, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     Mma argument{c, a, {b0, b1}};

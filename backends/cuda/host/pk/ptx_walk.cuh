@@ -50,16 +50,14 @@ void wgmma_of_registers(float* d0, float* d8, const uint32_t& a0, const uint32_t
         },
         &quad);
     const int lane = threadIdx.x % 32;
-    wgmma_reads<N>(b, !TurnB, 0);
+    wgmma_reads<N, 2>(b, !TurnB, 0);
     host::current->open_products.push_back([=] {
         for (int half = 0; half < 2; ++half)
             for (int j = 0; j < N / 4; ++j) {
                 const int col = j / 2 * 8 + lane % 4 * 2 + j % 2;
                 float& d = (half ? d8 : d0)[j];
                 for (int k = 0; k < 16; ++k) {
-                    E y;
-                    y.bits = wgmma_element(b, !TurnB, col, k);
-                    d += quad_element<E>(quad, half, k) * static_cast<float>(y);
+                    d += quad_element<E>(quad, half, k) * wgmma_element<E>(b, !TurnB, col, k);
                 }
             }
     });

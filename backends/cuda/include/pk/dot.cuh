@@ -1,4 +1,4 @@
-// Matrix products: mma.sync on the tensor cores for bf16, f16 and tf32; for float and double, which no matrix
+// Matrix products: mma.sync on the tensor cores for bf16, f16, 8-bit numbers and tf32; for float and double, which no matrix
 // instruction multiplies exactly, fused multiply-adds on a register tile.
 #pragma once
 #include "pk/base.cuh"
@@ -11,24 +11,49 @@
 
 namespace pk {
 
-// ---- fragments of 16-bit operands: 16 x 16 elements from (row, col) of the operand, whichever way it is stored -----
+// ---- fragments of 16- and 8-bit operands: 16 rows by 32 bytes from (row, col) of the operand, whichever way it is stored ----
+
+/// Elements of a chunk of 16 bytes, of which the operands of an instruction have two along k.
+template <class T> constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+
+/// Four bytes down a column, in one register: ldmatrix exchanges rows and columns of 16-bit elements alone.
+template <class T, int R, int C> PK_DEVICE uint32_t four_down(const Shared<T, R, C>& s, int row, int col) {
+    uint32_t word = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+        unsigned char byte;
+        memcpy(&byte, s.at(row + e, col), 1);
+        word |= static_cast<uint32_t>(byte) << 8 * e;
+    }
+    return word;
+}
 
 template <class T, int R, int C> PK_DEVICE void load_a(uint32_t (&a)[4], const Shared<T, R, C>& s, int m, int k) {
-    ptx::load_matrix_4(a, s.at(m + (lane() & 15), k + lane() / 16 * 8));
+    ptx::load_matrix_4(a, s.at(m + (lane() & 15), k + lane() / 16 * kChunk<T>));
 }
 template <class T, int R, int C>
 PK_DEVICE void load_a(uint32_t (&a)[4], const Transposed<Shared<T, R, C>>& s, int m, int k) {
-    ptx::load_matrix_4_transposed(a, s.of.at(k + (lane() & 7) + lane() / 16 * 8, m + (lane() & 8)));
+    if constexpr (byte_wide<T>) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = four_down(s.of, k + lane() % 4 * 4 + i / 2 * 16, m + lane() / 4 + i % 2 * 8);
+    } else {
+        ptx::load_matrix_4_transposed(a, s.of.at(k + (lane() & 7) + lane() / 16 * 8, m + (lane() & 8)));
+    }
 }
 
 /// b[0], b[1]: the fragment of columns n to n + 7; b[2], b[3]: of the eight after `next` columns (0: the same again).
 template <class T, int R, int C>
 PK_DEVICE void load_b(uint32_t (&b)[4], const Shared<T, R, C>& s, int k, int n, int next) {
-    ptx::load_matrix_4_transposed(b, s.at(k + (lane() & 15), n + lane() / 16 * next));
+    if constexpr (byte_wide<T>) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) b[i] = four_down(s, k + lane() % 4 * 4 + i % 2 * 16, n + lane() / 4 + i / 2 * next);
+    } else {
+        ptx::load_matrix_4_transposed(b, s.at(k + (lane() & 15), n + lane() / 16 * next));
+    }
 }
 template <class T, int R, int C>
 PK_DEVICE void load_b(uint32_t (&b)[4], const Transposed<Shared<T, R, C>>& s, int k, int n, int next) {
-    ptx::load_matrix_4(b, s.of.at(n + (lane() & 7) + lane() / 16 * next, k + (lane() & 8)));
+    ptx::load_matrix_4(b, s.of.at(n + (lane() & 7) + lane() / 16 * next, k + (lane() & 8) / 8 * kChunk<T>));
 }
 
 /// Two neighbouring elements of a row in the register that mma.sync takes them from.
@@ -47,10 +72,14 @@ template <class T, class L> PK_DEVICE void load_a(uint32_t (&a)[4], const Tile<T
 
 PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, bf16) { ptx::mma_bf16(c, a, b0, b1); }
 PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f16) { ptx::mma_f16(c, a, b0, b1); }
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f8e4m3) { ptx::mma_e4m3(c, a, b0, b1); }
+PK_DEVICE void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, f8e5m2) { ptx::mma_e5m2(c, a, b0, b1); }
+PK_DEVICE void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int8_t) { ptx::mma_s8(c, a, b0, b1); }
+PK_DEVICE void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, uint8_t) { ptx::mma_u8(c, a, b0, b1); }
 
-/// One step of 16 along k on the matrix unit; `load(a, i)` gives the fragment of A for the row slots i and i + 1.
-template <class T, class L, class B, class LoadA>
-PK_DEVICE void mma_step(Tile<float, L>& acc, const B& b, int k, LoadA load) {
+/// One step of 32 bytes along k on the matrix unit; `load(a, i)` gives the fragment of A for the row slots i and i + 1.
+template <class T, class S, class L, class B, class LoadA>
+PK_DEVICE void mma_step(Tile<S, L>& acc, const B& b, int k, LoadA load) {
     constexpr int pairs = ceil_div(L::col_slots, 4);  // two fragments of 8 columns at a time
     uint32_t right[pairs][4];
 #pragma unroll
@@ -62,7 +91,7 @@ PK_DEVICE void mma_step(Tile<float, L>& acc, const B& b, int k, LoadA load) {
         load(left, i);
 #pragma unroll
         for (int j = 0; j < L::col_slots; j += 2) {
-            float c[4] = {acc.at(i, j), acc.at(i, j + 1), acc.at(i + 1, j), acc.at(i + 1, j + 1)};
+            S c[4] = {acc.at(i, j), acc.at(i, j + 1), acc.at(i + 1, j), acc.at(i + 1, j + 1)};
             mma(c, left, right[j / 4][j % 4], right[j / 4][j % 4 + 1], T{});
             acc.at(i, j) = c[0], acc.at(i, j + 1) = c[1], acc.at(i + 1, j) = c[2], acc.at(i + 1, j + 1) = c[3];
         }
@@ -184,10 +213,10 @@ template <class T, class L, class A, class B> PK_DEVICE void dot(Tile<T, L>& acc
     using E = typename A::Element;
     static_assert(same<E, typename B::Element>, "operand types differ");
     static_assert(A::rows == L::rows && B::cols == L::cols && A::cols == B::rows, "sizes do not match");
-    if constexpr (half_width<E>) {
-        static_assert(A::cols % 16 == 0, "the contracted tile must be a multiple of 16");
+    if constexpr (multiplied_whole<E>) {
+        static_assert(A::cols % (2 * kChunk<E>) == 0, "the contracted tile must be a multiple of 32 bytes");
 #pragma unroll
-        for (int k = 0; k < A::cols; k += 16)
+        for (int k = 0; k < A::cols; k += 2 * kChunk<E>)
             mma_step<E>(acc, b, k,
                         [&](uint32_t(&left)[4], int i) { load_a(left, a, L::warp_row(thread()) + i * 8, k); });
     } else if constexpr (same<typename L::Operand, tf32>) {

@@ -55,10 +55,10 @@ template <int R, int C, int Warps, int RowUnit, int ColUnit> struct WarpGrid {
     }
 };
 
-template <class E> constexpr bool on_matrix_unit = half_width<E> || same<E, tf32> || same<E, bf16x6>;
+template <class E> constexpr bool on_matrix_unit = multiplied_whole<E> || same<E, tf32> || same<E, bf16x6>;
 
 /// The accumulator of a matrix product of operands `E`: fragments of mma.sync (16 x 8, see pk/ptx.cuh) for bf16, f16,
-/// tf32 and bf16x6. For float and double multiplied one by one, warps of 4 x 8 lanes that each hold
+/// 8-bit numbers, tf32 and bf16x6. For float and double multiplied one by one, warps of 4 x 8 lanes that each hold
 /// small blocks of neighbours. `Down` warps lie below each other (0: chosen), the others side by side.
 template <int R, int C, int Warps, class E, int Down = 0> struct Accumulator {
     static_assert(is_power_of_two(Warps), "warps come in powers of two");

@@ -42,6 +42,30 @@ PK_DEVICE uint32_t to_bf16_pair(float low, float high) {
     return bits;
 }
 
+// 8-bit floats, in pairs of which the lower one is used (sm_89 and later). What has no number of its format is not for these.
+
+PK_DEVICE float from_e4m3(unsigned char bits) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<unsigned short>(bits)));
+    return from_f16(static_cast<unsigned short>(pair));
+}
+
+PK_DEVICE float from_e5m2(unsigned char bits) {  // the upper half of a binary16
+    return from_f16(static_cast<unsigned short>(bits << 8));
+}
+
+PK_DEVICE unsigned char to_e4m3(float x) {
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return static_cast<unsigned char>(pair);
+}
+
+PK_DEVICE unsigned char to_e5m2(float x) {
+    unsigned short pair;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+    return static_cast<unsigned char>(pair);
+}
+
 PK_DEVICE uint32_t to_tf32(float x) {  // to nearest, ties away from zero
     uint32_t bits;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
@@ -186,6 +210,19 @@ PK_DEVICE void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint3
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// 8-bit operands, m16n8k32: as those of 16 bits, with four elements in a register in place of two. 8-bit floats: sm_89 and later.
+#define PK_MMA_8(name, T, C, types)                                                                                      \
+    PK_DEVICE void name(T(&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {                                    \
+        asm("mma.sync.aligned.m16n8k32.row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+            : C(c[0]), C(c[1]), C(c[2]), C(c[3])                                                                         \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                              \
+    }
+PK_MMA_8(mma_s8, int32_t, "+r", "s32.s8.s8.s32")
+PK_MMA_8(mma_u8, int32_t, "+r", "s32.u8.u8.s32")
+PK_MMA_8(mma_e4m3, float, "+f", "f32.e4m3.e4m3.f32")
+PK_MMA_8(mma_e5m2, float, "+f", "f32.e5m2.e5m2.f32")
+#undef PK_MMA_8
 
 // TF32, m16n8k8: a0 at (g, t), a1 eight rows below, a2 and a3 four columns further; b0 at (t, g), b1 four below.
 PK_DEVICE void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

@@ -25,45 +25,45 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
            (shared_address(start) & 0x3ffff) >> 4;
 }
 
-// D += A B of m64 nN k16, f32. Lane l of warp w of the warpgroup holds rows 16 w + l / 4 (in d0) and 8 below (in d8), of
+// D += A B of m64 nN k16. Lane l of warp w of the warpgroup holds rows 16 w + l / 4 (in d0) and 8 below (in d8), of
 // each 8 columns the two from 2 (l % 4) on. TurnA, TurnB: the operand is stored with k along its rows. Without `keep`, D = A B.
-#define PK_D(n) "+f"(d0[2 * (n)]), "+f"(d0[2 * (n) + 1]), "+f"(d8[2 * (n)]), "+f"(d8[2 * (n) + 1])
-#define PK_WGMMA_64(E) \
+#define PK_D(C, n) C(d0[2 * (n)]), C(d0[2 * (n) + 1]), C(d8[2 * (n)]), C(d8[2 * (n) + 1])
+#define PK_WGMMA_64(C, FORM, TAIL, ...) \
     asm volatile( \
-        "{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." E "." E " {" \
+        "{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64" FORM " {" \
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-        "}, %32, %33, p, 1, 1, %35, %36;}" \
-        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7) \
-        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
-#define PK_WGMMA_128(E) \
+        "}, %32, %33, p" TAIL ";}" \
+        : PK_D(C, 0), PK_D(C, 1), PK_D(C, 2), PK_D(C, 3), PK_D(C, 4), PK_D(C, 5), PK_D(C, 6), PK_D(C, 7) \
+        : "l"(a), "l"(b), "r"(keep)__VA_ARGS__)
+#define PK_WGMMA_128(C, FORM, TAIL, ...) \
     asm volatile( \
-        "{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." E "." E " {" \
+        "{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128" FORM " {" \
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-        "}, %64, %65, p, 1, 1, %67, %68;}" \
-        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
-          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15) \
-        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
-#define PK_WGMMA_192(E) \
+        "}, %64, %65, p" TAIL ";}" \
+        : PK_D(C, 0), PK_D(C, 1), PK_D(C, 2), PK_D(C, 3), PK_D(C, 4), PK_D(C, 5), PK_D(C, 6), PK_D(C, 7), \
+          PK_D(C, 8), PK_D(C, 9), PK_D(C, 10), PK_D(C, 11), PK_D(C, 12), PK_D(C, 13), PK_D(C, 14), PK_D(C, 15) \
+        : "l"(a), "l"(b), "r"(keep)__VA_ARGS__)
+#define PK_WGMMA_192(C, FORM, TAIL, ...) \
     asm volatile( \
-        "{.reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192k16.f32." E "." E " {" \
+        "{.reg .pred p; setp.ne.b32 p, %98, 0; wgmma.mma_async.sync.aligned.m64n192" FORM " {" \
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
         "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95" \
-        "}, %96, %97, p, 1, 1, %99, %100;}" \
-        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
-          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15), \
-          PK_D(16), PK_D(17), PK_D(18), PK_D(19), PK_D(20), PK_D(21), PK_D(22), PK_D(23) \
-        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
-#define PK_WGMMA_256(E) \
+        "}, %96, %97, p" TAIL ";}" \
+        : PK_D(C, 0), PK_D(C, 1), PK_D(C, 2), PK_D(C, 3), PK_D(C, 4), PK_D(C, 5), PK_D(C, 6), PK_D(C, 7), \
+          PK_D(C, 8), PK_D(C, 9), PK_D(C, 10), PK_D(C, 11), PK_D(C, 12), PK_D(C, 13), PK_D(C, 14), PK_D(C, 15), \
+          PK_D(C, 16), PK_D(C, 17), PK_D(C, 18), PK_D(C, 19), PK_D(C, 20), PK_D(C, 21), PK_D(C, 22), PK_D(C, 23) \
+        : "l"(a), "l"(b), "r"(keep)__VA_ARGS__)
+#define PK_WGMMA_256(C, FORM, TAIL, ...) \
     asm volatile( \
-        "{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32." E "." E " {" \
+        "{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256" FORM " {" \
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
         "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
@@ -72,33 +72,33 @@ PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) 
         "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
         "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
-        "}, %128, %129, p, 1, 1, %131, %132;}" \
-        : PK_D(0), PK_D(1), PK_D(2), PK_D(3), PK_D(4), PK_D(5), PK_D(6), PK_D(7), \
-          PK_D(8), PK_D(9), PK_D(10), PK_D(11), PK_D(12), PK_D(13), PK_D(14), PK_D(15), \
-          PK_D(16), PK_D(17), PK_D(18), PK_D(19), PK_D(20), PK_D(21), PK_D(22), PK_D(23), \
-          PK_D(24), PK_D(25), PK_D(26), PK_D(27), PK_D(28), PK_D(29), PK_D(30), PK_D(31) \
-        : "l"(a), "l"(b), "r"(keep), "n"(TurnA), "n"(TurnB))
+        "}, %128, %129, p" TAIL ";}" \
+        : PK_D(C, 0), PK_D(C, 1), PK_D(C, 2), PK_D(C, 3), PK_D(C, 4), PK_D(C, 5), PK_D(C, 6), PK_D(C, 7), \
+          PK_D(C, 8), PK_D(C, 9), PK_D(C, 10), PK_D(C, 11), PK_D(C, 12), PK_D(C, 13), PK_D(C, 14), PK_D(C, 15), \
+          PK_D(C, 16), PK_D(C, 17), PK_D(C, 18), PK_D(C, 19), PK_D(C, 20), PK_D(C, 21), PK_D(C, 22), PK_D(C, 23), \
+          PK_D(C, 24), PK_D(C, 25), PK_D(C, 26), PK_D(C, 27), PK_D(C, 28), PK_D(C, 29), PK_D(C, 30), PK_D(C, 31) \
+        : "l"(a), "l"(b), "r"(keep)__VA_ARGS__)
 
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_64(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
-    if constexpr (same<E, bf16>) PK_WGMMA_64("bf16");
-    else PK_WGMMA_64("f16");
-}
+// Of 8-bit operands k32, both with k along their rows: nothing is turned. Sums of integers wrap round at 32 bits.
+#define PK_WGMMA(N, FIRST, SECOND)                                                                                       \
+    template <class E, int TurnA, int TurnB, class T>                                                                    \
+    PK_DEVICE void wgmma_##N(T* d0, T* d8, uint64_t a, uint64_t b, int keep = 1) {                                        \
+        static_assert(half_width<E> || (!TurnA && !TurnB), "8-bit operands have k along their rows");                     \
+        if constexpr (same<E, bf16>)                                                                                     \
+            PK_WGMMA_##N("+f", "k16.f32.bf16.bf16", ", 1, 1, %" #FIRST ", %" #SECOND, , "n"(TurnA), "n"(TurnB));          \
+        else if constexpr (same<E, f16>)                                                                                 \
+            PK_WGMMA_##N("+f", "k16.f32.f16.f16", ", 1, 1, %" #FIRST ", %" #SECOND, , "n"(TurnA), "n"(TurnB));            \
+        else if constexpr (same<E, f8e4m3>) PK_WGMMA_##N("+f", "k32.f32.e4m3.e4m3", ", 1, 1", );                          \
+        else if constexpr (same<E, f8e5m2>) PK_WGMMA_##N("+f", "k32.f32.e5m2.e5m2", ", 1, 1", );                          \
+        else if constexpr (same<E, uint8_t>) PK_WGMMA_##N("+r", "k32.s32.u8.u8", "", );                                  \
+        else PK_WGMMA_##N("+r", "k32.s32.s8.s8", "", );                                                                  \
+    }
+PK_WGMMA(64, 35, 36)
+PK_WGMMA(128, 67, 68)
+PK_WGMMA(192, 99, 100)
+PK_WGMMA(256, 131, 132)
 
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_128(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
-    if constexpr (same<E, bf16>) PK_WGMMA_128("bf16");
-    else PK_WGMMA_128("f16");
-}
-
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_192(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
-    if constexpr (same<E, bf16>) PK_WGMMA_192("bf16");
-    else PK_WGMMA_192("f16");
-}
-
-template <class E, int TurnA, int TurnB> PK_DEVICE void wgmma_256(float* d0, float* d8, uint64_t a, uint64_t b, int keep = 1) {
-    if constexpr (same<E, bf16>) PK_WGMMA_256("bf16");
-    else PK_WGMMA_256("f16");
-}
-
+#undef PK_WGMMA
 #undef PK_WGMMA_64
 #undef PK_WGMMA_128
 #undef PK_WGMMA_192

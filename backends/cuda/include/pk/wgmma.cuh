@@ -20,7 +20,7 @@ struct ByMatrixUnit {
 template <int R, int C, int Warps, class E>
 struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, min_of(R / 16, Warps)> {
     using Base = Accumulator<R, C, Warps, E, min_of(R / 16, Warps)>;
-    static_assert(half_width<E>, "wgmma multiplies 16-bit operands here");
+    static_assert(multiplied_whole<E>, "wgmma multiplies 16- and 8-bit operands here");
     static_assert(R % 64 == 0 && Base::down * Base::side == Warps, "warpgroups do not cover the tile exactly");
     static constexpr int high = Base::down * 16, repeats = R / high;
     static constexpr int wide = Base::warp_cols;
@@ -37,11 +37,11 @@ template <class T, int R, int C, int Warps, class E>
 struct InQuads<T, WarpgroupAccumulator<R, C, Warps, E>> : InQuads<T, typename WarpgroupAccumulator<R, C, Warps, E>::Base> {};
 
 // Descriptors of 64 rows of the left operand from (m, k), and of columns of the right one from (k, n). Where k runs along
-// the 128 bytes of a panel's row ("K-major"), 16 of k are 32 bytes of it; else 16 of k are 16 rows of the panel.
+// the 128 bytes of a panel's row ("K-major"), an instruction takes 32 bytes of it; else 16 of k are 16 rows of the panel.
 template <class T, int R, int C> PK_DEVICE uint64_t describe(const Shared<T, R, C>& s, int row, int col, bool k_major) {
     using S = Shared<T, R, C>;
-    static_assert(S::panel == 64 && R % 8 == 0, "panels of 64 columns, rows in groups of eight");
-    const T* start = s.data + col / 64 * R * 64 + row * 64 + (k_major ? col % 64 : 0);
+    static_assert(S::panel * sizeof(T) == 128 && R % 8 == 0, "panels of 128 bytes, rows in groups of eight");
+    const T* start = s.data + col / S::panel * R * S::panel + row * S::panel + (k_major ? col % S::panel : 0);
     return ptx::wgmma_descriptor(start, R * 128, 8 * 128);
 }
 
@@ -59,23 +59,24 @@ template <class S> struct Stored<Transposed<S>> {
 /// Starts acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way. `acc`
 /// and the operands are left alone until the product is complete (ptx::wgmma_wait). With `Deep`, only the first so many of k
 /// take part. Without `keep`, acc = a b.
-template <int Deep = 0, int R, int C, int Warps, class E, class A, class B>
-PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b, bool keep = true) {
+template <int Deep = 0, class T, int R, int C, int Warps, class E, class A, class B>
+PK_DEVICE void start_dot(Tile<T, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b, bool keep = true) {
     using L = WarpgroupAccumulator<R, C, Warps, E>;
-    static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % 16 == 0, "sizes do not match");
-    static_assert(Deep % 16 == 0 && Deep <= A::cols, "a wgmma takes 16 of k");
+    constexpr int step = 32 / static_cast<int>(sizeof(E));
+    static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % step == 0, "sizes do not match");
+    static_assert(Deep % step == 0 && Deep <= A::cols, "a wgmma takes 32 bytes of k");
     constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed, deep = Deep ? Deep : A::cols;
     const int m = L::warp_row(thread()) / 64 * 64, n = L::warp_col(thread());
     ptx::wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < deep; k += 16)
+    for (int k = 0; k < deep; k += step)
 #pragma unroll
         for (int r = 0; r < L::repeats; ++r)
 #pragma unroll
             for (int part = 0; part < L::warp_cols; part += L::width) {
                 const uint64_t left = Stored<A>::left(a, m + r * L::high, k), right = Stored<B>::right(b, k, n + part);
-                float* d0 = &acc.v[2 * r * L::col_slots + part / 4];
-                float* d8 = d0 + L::col_slots;
+                T* d0 = &acc.v[2 * r * L::col_slots + part / 4];
+                T* d8 = d0 + L::col_slots;
                 const int more = keep || k > 0;
                 if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, more);
                 else if constexpr (L::width == 192) ptx::wgmma_192<E, turn_a, turn_b>(d0, d8, left, right, more);
@@ -86,8 +87,8 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc,
 }
 
 /// acc += a b.
-template <int R, int C, int Warps, class E, class A, class B>
-PK_DEVICE void dot(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
+template <class T, int R, int C, int Warps, class E, class A, class B>
+PK_DEVICE void dot(Tile<T, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b) {
     start_dot(acc, a, b);
     ptx::wgmma_wait<0>();
 }
