@@ -177,7 +177,8 @@ def table(title: str, record: type, level: int = 3, elsewhere: Collection[type] 
     """The keys of a type; those of ``elsewhere`` are described in docs/rows.md."""
     lines = [f"| `{name}` | {_word(form, elsewhere)} | {said} |" for name, form, said in members(record)]
     doc = (record.__doc__ or "").strip().replace("``", "`").replace("\n", " ")
-    return "\n".join([f"{'#' * level} {title}", "", " ".join(doc.split()), "", "| key | type | means |", "|---|---|---|", *lines, ""])
+    head = [f"{'#' * level} {title}", "", " ".join(doc.split()), "", "| key | type | means |", "|---|---|---|"]
+    return "\n".join([*head, *lines, ""])
 
 
 def _word(form: Any, elsewhere: Collection[type] = ()) -> str:
