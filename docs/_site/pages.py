@@ -99,7 +99,8 @@ def _signature(name: str, what: Any) -> str:
     for p in inspect.signature(_called(what)).parameters.values():
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         if p.name != "self":
-            words.append(star + p.name + ("" if p.default is p.empty else f"={p.default!r}"))
+            default = "..." if callable(p.default) else repr(p.default)
+            words.append(star + p.name + ("" if p.default is p.empty else f"={default}"))
     return f"```python\npk.{name}({', '.join(words)})\n```\n\n"
 
 

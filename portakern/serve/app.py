@@ -224,7 +224,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.post("/inspect", tags=["kernels"])
     async def inspect(asked: models.InspectRequest) -> models.InspectAnswer:
-        """What a kernel that belongs to no operator uses, what limits it, and what a simulator sees wrong in it."""
+        """What a kernel that belongs to no operator uses, what limits it, and what a simulator finds wrong in it."""
         return await apart(tools.inspect, desk, asked)
 
     @router.post("/compare", tags=["kernels"])
