@@ -26,8 +26,8 @@ def associative_scan(fn: Callable[..., Any], xs: Any, axis: int = 0, reverse: bo
     Args:
         fn: joins a left part with the part right of it.  If ``xs`` is one array, it is called ``fn(left, right)`` with one
             number of each and gives one.  If ``xs`` is a tuple of arrays, it takes tuples of numbers and gives a tuple.
-            Numbers have the dtypes of their arrays.  It must be associative, ``fn(fn(a, b), c) == fn(a, fn(b, c))``, because kernels
-            join neighbours in any grouping; it need not commute, and needs no identity.
+            Numbers have the dtypes of their arrays.  It must be associative, ``fn(fn(a, b), c) == fn(a, fn(b, c))``,
+            because kernels join neighbours in any grouping.  It need not commute, and needs no identity.
         xs: an array, or a tuple of arrays of one shape.
         axis: along which to run; negative ones count from the end.
         reverse: run from the end; ``fn``'s first argument is then the part nearer to the end, as in JAX.

@@ -37,8 +37,8 @@ def segment_sum(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
     """Sums of the segments of ``axis`` that ``offsets`` mark, in the dtype of ``x``: [P, D] and [N + 1] give [N, D].
 
     Element i along ``axis`` is the sum of elements ``offsets[i]`` to below ``offsets[i + 1]``; 0 for an empty segment.
-    Elementwise work and ``pk.take`` before it are in its kernel: ``pk.segment_sum(values[:, None] * pk.take(b, columns), offsets)`` is the
-    product of a sparse matrix in rows (CSR) with a dense one.
+    Elementwise work and ``pk.take`` before it are in its kernel.  So the product of a sparse matrix in rows (CSR) with a dense
+    one is ``pk.segment_sum(values[:, None] * pk.take(b, columns), offsets)``.
     """
     return _segments("sum", as_number(x), offsets, axis)
 
