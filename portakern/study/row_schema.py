@@ -32,7 +32,7 @@ class Results(TypedDict, total=False):
 
     portakern: Required[Annotated[str, "version that wrote it"]]
     schema: Required[Annotated[int, "version of this form; files of earlier versions have none and read as 1"]]
-    environment: Required[Annotated[EnvironmentFields, "of rows that have none of their own"]]
+    environment: Required[Annotated[EnvironmentFields, "for rows that have none of their own"]]
     rows: Required[Annotated[list[Row], "one for each operator, target, shape and dtype"]]
     porting: Annotated[list[PortingFields], "what differs between the targets of a comparison"]
     gate: Annotated[GateFields, "verdicts of `results --gate`"]
