@@ -12,7 +12,9 @@ pytestmark = pytest.mark.quick
 
 
 def status(up: bool, *roles: str, alive: bool = True) -> dict[str, Any]:
-    here = [{"name": role, "role": role, "address": "10.0.0.7:6400", "alive": alive, "processes": 5, "starts": 1} for role in roles]
+    here = [
+        {"name": role, "role": role, "address": "10.0.0.7:6400", "alive": alive, "processes": 5, "starts": 1} for role in roles
+    ]
     return {"up": up, "nodes": [], "jobs": {"jobs": 3, "rows": 2, "open": 1}, "under_way": 1, "here": here}
 
 
