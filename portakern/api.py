@@ -75,8 +75,8 @@ def check(
     dtype: DTypes = None,
     schedule: ScheduleRequest = None,
     jobs: int = 2,
-    shape: Mapping[str, Any] | None = None,
-    param: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | str | None = None,
+    param: Mapping[str, Any] | str | None = None,
     grad: str | Sequence[str] | None = None,
     save: str = "",
     progress: Progress | None = None,
@@ -92,7 +92,8 @@ def check(
         dtype: one, or several, or ``"all"``.
         schedule: as for :func:`build`.
         jobs: number of worker processes.
-        shape, param: sizes and parameters in a dict or text, for names that Python or this function uses itself.
+        shape, param: sizes and parameters by name, or as the command takes them (``"M=64,N=100"``); also for names that
+            Python or this function uses itself.
         grad, save: inputs whose gradients are meant in the operator's place (``""``: all), and what a backward is given.
         progress: called with (rows finished, rows in all, the row that has just been finished).
         values: sizes of dims and values of parameters.  A list, a range or a text such as ``"64:1024:*2"`` is a sweep.
@@ -120,8 +121,8 @@ def bench(
     check: str = "auto",
     resume: bool = False,
     store: StoreLike = None,
-    shape: Mapping[str, Any] | None = None,
-    param: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | str | None = None,
+    param: Mapping[str, Any] | str | None = None,
     grad: str | Sequence[str] | None = None,
     save: str = "",
     progress: Progress | None = None,
@@ -183,8 +184,8 @@ def compare(
     margin: float = 0.01,
     width: float = 0.01,
     seed: int = 0,
-    shape: Mapping[str, Any] | None = None,
-    param: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | str | None = None,
+    param: Mapping[str, Any] | str | None = None,
     grad: str | Sequence[str] | None = None,
     save: str = "",
     progress: Progress | None = None,
@@ -253,8 +254,8 @@ def tune(
     write: str | Path | None = None,
     store: StoreLike = None,
     say: Callable[[str], None] = lambda line: None,
-    shape: Mapping[str, Any] | None = None,
-    param: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | str | None = None,
+    param: Mapping[str, Any] | str | None = None,
     **values: Any,
 ) -> tuple[Tuning, ...]:
     """Search schedules by timing them, and keep the best one for :func:`build`, as ``portakern tune``; one result for each

@@ -42,7 +42,7 @@ TEXT = "kernel.cu"
 """What the emitted text is called where its lines are named."""
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
 TIMEOUT_S = 180.0
-_FLAGS = ("-std=c++17", "-O1", "-g1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off")
+_FLAGS = ("-std=c++17", "-U_FORTIFY_SOURCE", "-O1", "-g1", "-w", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off")
 _WATCHED = "-fsanitize=thread"
 """A call at every load and store; what is called is in ``host/races.cpp``, and nothing is linked that the compiler brings."""
 _FIRST = "cuda_host.hpp"

@@ -174,16 +174,10 @@ def _windows(nest: Nest, columns: NestAxis) -> Iterator[Schedule]:
 
 
 def _lines(nest: Nest, line: NestAxis) -> Iterator[Schedule]:
-    """Positions along a line of memory side by side, 16 bytes a thread, and lines below each other where they are short; every
-    thread walks the taps."""
-    below = [a for a in nest.role("parallel") if a != line]
+    """Windows along lines of memory, 16 bytes a thread."""
     vector = max(2, 16 // DTYPES[nest.io_dtype].bytes)
     for warps in (4, 8, 2):
-        room = warps * 32 * vector
-        tiles = {line.name: fitted(line, room)}
-        if below:
-            tiles[below[-1].name] = fitted(below[-1], room // tiles[line.name])
-        yield schedule(nest, tiles, warps)
+        yield schedule(nest, nest.line_tiles(line, warps * 32 * vector), warps)
 
 
 def _column_reductions(nest: Nest, reduced: NestAxis, columns: NestAxis) -> Iterator[Schedule]:

@@ -86,6 +86,9 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     if columns is not None and nest.of_windows:
         yield from _windows(nest, device, columns)
         return
+    if columns is None and (line := nest.along_lines) is not None:
+        yield from _lines(nest, device, line)
+        return
     if columns is not None and not walked.contiguous:
         yield from _columns(nest, device, walked, columns)
         return
@@ -136,6 +139,13 @@ def _windows(nest: Nest, device: Device, columns: NestAxis) -> Iterator[Schedule
         chosen = {columns.name: across, **({rows.name: _fit(rows, max(1, threads * per_thread // across))} if rows else {})}
         count = nest.slide(slide)
         yield Schedule(_tiles(nest, **chosen), warps=threads // wave, options=(("slide", count),) if count > 1 else ())
+
+
+def _lines(nest: Nest, device: Device, line: NestAxis) -> Iterator[Schedule]:
+    """Windows along lines of memory, 16 bytes a lane."""
+    wave, per_thread = subgroup(device), 8 if dtype(nest.io_dtype).bytes <= 2 else 4
+    for threads in (256, 128, 512):
+        yield Schedule(_tiles(nest, **nest.line_tiles(line, threads * per_thread)), warps=threads // wave)
 
 
 def _columns(nest: Nest, device: Device, walked: NestAxis, columns: NestAxis) -> Iterator[Schedule]:

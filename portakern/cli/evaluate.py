@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     for target in targets:
         if registry().language(target.language).adopt is None:
             raise UsageError(f"{target.language} takes no kernels from elsewhere")
-    params = {k: op.read_param(k, v) for k, v in options.pairs(args.param, "--param").items()}
-    (problem,) = asking.problems(op, options.pairs(args.shape, "--shape"), params, every_case=False)
+    params = {k: op.read_param(k, v) for k, v in asking.pairs(args.param, "--param").items()}
+    (problem,) = asking.problems(op, asking.pairs(args.shape, "--shape"), params, every_case=False)
     dtypes = asking.dtypes_of(args.dtype, op, asking.default_dtype(op))
     timing = options.timing_of(args)
     sink = options.keeper_of(args)

@@ -17,7 +17,7 @@ from portakern.errors import UsageError
 from portakern.ir.schedule import Value, literal
 from portakern.spec.operator import Operator
 from portakern.study import asking
-from portakern.study.asking import Selection, operators_of
+from portakern.study.asking import Selection, operators_of, pairs
 from portakern.study.keeping import Keeper
 from portakern.study.layout import fit
 from portakern.study.row import Row, success
@@ -188,21 +188,6 @@ def seconds(text: str) -> float:
 def operators(args: argparse.Namespace) -> tuple[Operator, ...]:
     """Raises :class:`UsageError` for an unknown one, with what may be meant."""
     return operators_of(args.operator, getattr(args, "grad", None), getattr(args, "save", ""))
-
-
-def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
-    """``k=v,k=v`` of a flag that may be given several times."""
-    found: dict[str, str] = {}
-    for part in (p.strip() for option in options for p in option.split(",")):
-        if not part:
-            continue
-        name, sign, value = part.partition("=")
-        if not sign or not name.strip():
-            raise UsageError(f"{flag} {part}: not of the form name=value", hint=f"write {flag} name=value,name=value")
-        if name.strip() in found:
-            raise UsageError(f"{flag} gives {name.strip()} twice")
-        found[name.strip()] = value.strip()
-    return found
 
 
 def schedule_of(options: Sequence[str]) -> dict[str, Value] | str:

@@ -71,7 +71,7 @@ class NestAxis:
     """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``:
     ``positions`` of windows that are taken of an array, or ``taps``, the way inside them.  ``picks``: indices run along it, by
     which elements of another array are picked.  ``slides``: windows at its positions overlap, and ``slide`` of them (a
-    divisor of the extent) may be walked at once."""
+    divisor of the extent) may be walked at once.  ``own``: taps of windows that do not overlap."""
 
     name: str
     role: str
@@ -80,6 +80,7 @@ class NestAxis:
     window: str = ""
     picks: bool = False
     slides: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,18 @@ class Nest:
             return None
         return next((a for a in reversed(self.role("parallel")) if a.window == "positions"), None)
 
+    def line_tiles(self, line: NestAxis, room: int) -> dict[str, int]:
+        """Tiles of ``room`` elements of windows along ``line``.  Where windows overlap, their taps are walked.  Those that do
+        not are taken whole: threads of which each walks a window of its own would read a window's length apart.  Of short
+        lines several are taken, as memory has them below each other."""
+        taps, parallel = self.role("reduced")[-1], self.role("parallel")
+        if taps.own and isinstance(taps.extent, int) and taps.extent < room:
+            whole = _covering(taps, room)
+            return {taps.name: whole, line.name: _covering(line, room // whole)}
+        at, tile = parallel.index(line), _covering(line, room)
+        below = (parallel[:at] or parallel[at + 1 :])[-1:]
+        return {line.name: tile, **{a.name: _covering(a, room // tile) for a in below}}
+
     def beside(self, columns: NestAxis) -> NestAxis | None:
         """The parallel axis to be tiled with ``columns`` where windows are reduced: the last one that does not slide, if any
         other is not."""
@@ -186,6 +199,11 @@ class Schedule:
 
 
 codec("Schedule", str, Schedule.parse)
+
+
+def _covering(axis: NestAxis, most: int) -> int:
+    """The power of two that covers ``axis``, up to ``most``, which is one."""
+    return min(most, 1 << (axis.extent - 1).bit_length()) if isinstance(axis.extent, int) and axis.extent > 0 else most
 
 
 def literal(text: str) -> Value:

@@ -55,9 +55,9 @@ class Domain:
         """Coordinates of dims of these classes; a class outside the domain has one element."""
         return tuple(self.place.get(c, ZERO) for c in classes)
 
-    def nest_axes(self, windows: Mapping[AxisClass, str]) -> tuple[NestAxis, ...]:
-        return tuple(NestAxis(r.name, r.role, r.extent, self.contiguous in r.classes, windows.get(r.classes[0], ""))
-                     for r in self.runs)
+    def nest_axes(self, windows: Mapping[AxisClass, str], own: Container[AxisClass]) -> tuple[NestAxis, ...]:
+        return tuple(NestAxis(r.name, r.role, r.extent, self.contiguous in r.classes, windows.get(r.classes[0], ""),
+                              own=len(r.classes) == 1 and r.classes[0] in own) for r in self.runs)
 
     def role(self, role: str) -> tuple[Run, ...]:
         return tuple(r for r in self.runs if r.role == role)
@@ -127,6 +127,13 @@ def windows_of(program: tt.TensorProgram, classes: Classes) -> dict[AxisClass, s
             mine = classes.of(op)
             found |= {mine[d]: "positions" for d in op.dims} | dict.fromkeys(mine[-len(op.dims) :], "taps")
     return found
+
+
+def own_taps(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
+    """The axes of the taps of windows that do not overlap."""
+    views = [op for op in program.body.ops if isinstance(op, tt.Windows)]
+    taps = [zip(classes.of(op)[-len(op.dims) :], op.window, op.strides, op.dilation, strict=True) for op in views]
+    return {c for op in taps for c, window, stride, dilation in op if window <= stride and dilation == 1}
 
 
 @dataclass(frozen=True)

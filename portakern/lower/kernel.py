@@ -15,7 +15,7 @@ from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tile import Axis, BufferType, Kernel, verify_kernel
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
-from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, unmergeable, windows_of
+from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, own_taps, unmergeable, windows_of
 from portakern.lower.placing import Line, Placed
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
@@ -50,7 +50,8 @@ class Request:
              slides: AxisClass | None = None) -> Nest:  # fmt: skip
         widest = self._widest(domain)
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
-        runs = zip(domain.nest_axes(windows_of(self.program, self.classes)), domain.runs, strict=True)
+        marks = windows_of(self.program, self.classes), own_taps(self.program, self.classes)
+        runs = zip(domain.nest_axes(*marks), domain.runs, strict=True)
         axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
         results = zip(self.program.outputs, self.program.results, strict=True)
         stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)

@@ -80,8 +80,8 @@ def asked(
     targets: TargetsLike,
     dtype: Any = None,
     schedule: ScheduleRequest = None,
-    shape: Mapping[str, Any] | None = None,
-    param: Mapping[str, Any] | None = None,
+    shape: Mapping[str, Any] | str | None = None,
+    param: Mapping[str, Any] | str | None = None,
     every_case: bool = False,
     grad: str | Sequence[str] | None = None,
     save: str = "",
@@ -95,13 +95,14 @@ def asked(
 
     Args:
         what, targets, dtype: as :func:`operators_of`, :func:`targets_of` and :func:`dtypes_of` take them.
-        shape: sizes by dim; texts are read as ``--shape`` is.  A text such as ``8:64:*2``, a list or a range is a sweep.
+        shape: sizes by dim, or the text of ``--shape``; sizes that are texts are read as its are.  A text such as
+            ``8:64:*2``, a list or a range is a sweep.
         param: parameters as texts of ``--param``.
         grad, save: as for :func:`operators_of`.
         values: sizes and parameters together, as Python has them.
     """
     aims, ops = targets_of(targets), operators_of(what, grad, save)
-    sizes, texts, plain = _told_apart(ops, dict(shape or {}), dict(param or {}), dict(values or {}))
+    sizes, texts, plain = _told_apart(ops, _by_name(shape, "--shape"), _by_name(param, "--param"), dict(values or {}))
     many, found = len(ops) > 1, list[Work]()
     if many:
         _known_somewhere(ops, sizes, {**texts, **plain})
@@ -114,6 +115,30 @@ def asked(
             for problem in problems(op, point, params, every_case and not mine):
                 found += works(problem, aims, dtypes, schedule)
     return Selection(tuple(found), aims)
+
+
+def pairs(options: Sequence[str], flag: str) -> dict[str, str]:
+    """``k=v,k=v`` of a flag that may be given several times."""
+    found: dict[str, str] = {}
+    for part in (p.strip() for option in options for p in option.split(",")):
+        if not part:
+            continue
+        name, sign, value = part.partition("=")
+        if not sign or not name.strip():
+            raise UsageError(f"{flag} {part}: not of the form name=value", hint=f"write {flag} name=value,name=value")
+        if name.strip() in found:
+            raise UsageError(f"{flag} gives {name.strip()} twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _by_name(given: Mapping[str, Any] | str | None, flag: str) -> dict[str, Any]:
+    """Values by name, as Python has them or as the text of a flag."""
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {})
+    if isinstance(given, str):
+        return dict(pairs([given], flag))
+    raise UsageError(f"{flag[2:]} is given as {type(given).__name__}", hint=f"give {flag[2:]}={{'M': 64}} or {flag[2:]}='M=64'")
 
 
 def _told_apart(ops: Sequence[Operator], shape: dict[str, Any], param: dict[str, Any], values: Mapping[str, Any]

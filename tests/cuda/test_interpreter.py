@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +123,17 @@ def test_bytes_that_never_arrive_are_an_error() -> None:
     source = changed("pipeline", lambda text: text.replace("pipe.refill(49152)", "pipe.refill(49153)"))
     with pytest.raises(SimulatorError, match="threads wait for what never comes"):
         error_of("pipeline", source)
+
+
+def test_a_compiler_that_guards_copies_by_default_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of some distributions do; a guarded copy is a function of this processor, which no kernel may call."""
+    compiler = shutil.which("g++") or pytest.skip("needs g++")
+    wrapper = tmp_path / "g++"
+    wrapper.write_text(f'#!/bin/sh\nexec {compiler} -D_FORTIFY_SOURCE=3 "$@"\n')
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PORTAKERN_CACHE", str(tmp_path / "cache"))
+    assert pk.check("cumsum", targets="cuda:sm_80", shape="M=2,N=70000", dtype="f32").rows[0].correct
 
 
 def test_more_than_the_tile_library_is_refused() -> None:

@@ -115,6 +115,24 @@ def test_most_results_of_a_nest() -> None:
     assert [nest(n).slide(4) for n in (112, 14, 9, 13, 0)] == [4, 2, 3, 1, 4] and nest().slide(4) == 1
 
 
+@pk.operator
+def pooled_lines(x: pk.Tensor["N", "C", "H", "W"], window: int = 2, stride: int = 2):
+    """Images as PyTorch has them, whose lines lie in memory one after the other."""
+    pooled = pk.avg_pool(x.transpose(0, 2, 3, 1), window=(window, window), stride=(stride, stride))
+    return pooled.transpose(0, 3, 1, 2)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx942", "triton:sm_90"])
+@pytest.mark.parametrize(("window", "stride", "tiled"), [(11, 11, {"j", "l"}), (3, 3, {"j", "l"}), (3, 4, {"j", "l"}),
+                                                         (3, 1, {"i", "j"})])  # fmt: skip
+def test_windows_along_lines(target: str, window: int, stride: int, tiled: set[str]) -> None:
+    """Whole where they do not overlap; several lines of short ones; nothing is turned around on the way."""
+    built = pk.build(pooled_lines, target=target, dtype="f32", N=2, C=64, H=70, W=90, window=window, stride=stride)
+    assert {name for name, tile in built.schedule[0].tiles if tile > 1} == tiled
+    assert "transpose" not in str(built.source) and "tl.trans" not in str(built.source)
+
+
 def test_steps_of_a_carried_sum_of_products_are_multiply_adds() -> None:
     (kernel,) = sliding(2, IMAGE)[0].kernels
     fused = with_fused_sums(kernel)

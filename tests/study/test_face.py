@@ -62,6 +62,7 @@ def test_rooms_that_are_called_stay_rooms():
 
 def test_sizes_are_lists_ranges_and_texts():
     study = pk.check("row_sum", ["numba:cpu"], dtype=np.float32, M=range(2, 4), N="8|16")
+    assert [r.shape for r in pk.check("row_sum", "numba:cpu", dtype="f32", shape="M=2|3,N=8:16:*2")] == [r.shape for r in study]
     assert [(r.shape or {}) for r in study] == [{"M": m, "N": n} for m in (2, 3) for n in (8, 16)]
     assert all(isinstance(r, Row) and r.correct and r.dtype == "f32" for r in study)
 
@@ -98,6 +99,7 @@ def test_texts_and_paths_are_told_apart(tmp_path: Path):
     ({"cache": "lukewarm"}, "lukewarm"), ({"mode": "fast"}, "fast"), ({"budget": 0}, "positive"),
     ({"against": "nunpy"}, "nunpy"),
     ({"check": "some"}, "some"), ({"resume": True}, "store"), ({"MM": 4}, "MM"), ({"dtype": "f33"}, "f33"),
+    ({"shape": 64}, "shape is given as int"), ({"shape": "M"}, "name=value"), ({"param": "M=4"}, "'M'"),
 ])  # fmt: skip
 def test_options_that_make_no_sense(options: dict, said: str):
     with pytest.raises(UsageError, match=said):

@@ -139,13 +139,9 @@ def _windows(nest: Nest, column: NestAxis, device: Device) -> Iterator[Schedule]
 
 
 def _lines(nest: Nest, line: NestAxis, device: Device) -> Iterator[Schedule]:
-    """Positions along a line of memory, and lines below each other where they are short, whose taps are walked."""
-    below = [a for a in nest.role("parallel") if a != line]
+    """Windows along lines of memory."""
     for elements, warps in ((1024, 4), (2048, 8), (512, 4)):
-        tiles = {line.name: pow2(line.extent, elements)}
-        if below:
-            tiles[below[-1].name] = pow2(below[-1].extent, elements // tiles[line.name])
-        yield _schedule(nest, tiles, 1, warps, **_kept(device, "both"))
+        yield _schedule(nest, nest.line_tiles(line, elements), 1, warps, **_kept(device, "both"))
 
 
 def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) -> Iterator[Schedule]:
