@@ -74,7 +74,7 @@ def _down(args: argparse.Namespace) -> int:
     for name, count in ended.items():
         print(f"{name}: {count} processes ended")
     if not ended:
-        print("nothing was started from here")
+        print("no node was started on this machine")
     return 0
 
 
@@ -105,7 +105,7 @@ def _text(found: dict[str, Any]) -> str:
     nodes = [[n["address"], f"{n['cores']:g} cores", f"{n['gpus']:g} GPUs", _targets(n["targets"])] for n in found["nodes"]]
     here = [[n["name"], n["role"], "runs" if n["alive"] else "DEAD", f"{n['processes']} processes", f"{n['starts']} starts"]
             for n in found["here"]]  # fmt: skip
-    for title, rows in (("nodes", nodes), ("from here", here)):
+    for title, rows in (("nodes", nodes), ("on this machine", here)):
         lines += ["", f"{title}:", table(rows, head=False)] if rows else []
     return "\n".join(lines)
 
