@@ -278,7 +278,13 @@ def repeats(classes: Classes, op: Op) -> set[AxisClass]:
     return {c for i, c in enumerate(mine) if c in mine[:i]}
 
 
-def unshare_coordinates(program: TensorProgram) -> TensorProgram:
+def unshared(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
+    """``program`` with copies of what costs nothing and would tie axes together; equal values are one again after any rewriting
+    to the canonical form."""
+    return _unshare_moves(_unshare_coordinates(program), names)
+
+
+def _unshare_coordinates(program: TensorProgram) -> TensorProgram:
     """``program`` with a copy of every value made of coordinates alone for each of its uses: they cost nothing, and one
     of them along two axes would tie those axes together."""
     free: set[Op] = set()
@@ -289,7 +295,7 @@ def unshare_coordinates(program: TensorProgram) -> TensorProgram:
     return unshare(program, free)
 
 
-def unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
+def _unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
     """``program`` with copies of the moves through which a value meets itself along two axes (``x.T`` along other axes in both
     operands): an array is then loaded once for each, and a computed value is moved out of its array.  A product has the moves
     of arrays to itself, as it has arrays: what is added to it may be seen in the same way."""

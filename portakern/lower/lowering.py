@@ -165,8 +165,9 @@ class _Making:
         return found
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
-        made = stages(program, self._names_in(lines), self.fresh, shares=self.shares)
-        return [Planned(as_rows(s), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
+        names = self._names_in(lines)
+        made = stages(program, names, self.fresh, shares=self.shares)
+        return [Planned(as_rows(s, names), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
         """What dims of arrays are called, of those in ``lines`` the dims that a step has."""

@@ -29,7 +29,7 @@ from portakern.ir.tensor import (
     TensorProgram,
     tensor_type,
 )  # fmt: skip
-from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshare_coordinates, unshare_moves
+from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
@@ -75,10 +75,10 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
     is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays."""
     names_of_temporaries = iter(fresh)
-    shared, program = program, unshare_moves(unshare_coordinates(program), names)
+    shared, program = program, unshared(program, names)
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
         # So are weights that are made of them, and quotients take long.
-        program = unshare_moves(unshare_coordinates(canonicalise(shared, factors)), names)
+        program = unshared(canonicalise(shared, factors), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
     for part in levels(program, names, names_of_temporaries, placed, shares):

@@ -7,6 +7,7 @@ at the rate of memory as it is, so theirs stay, but for the product of two vecto
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from portakern.dtypes import DTYPES
@@ -14,17 +15,18 @@ from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Transpose, tensor_type
+from portakern.lower.classes import unshared
 from portakern.lower.split import Stage
 
 rules = Rules()
 
 
-def as_rows(stage: Stage) -> Stage:
-    """``stage``, of the family ``rows`` if its only product is of a vector."""
+def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]]) -> Stage:
+    """``stage``, of the family ``rows`` if its only product is of a vector; ``names`` are those of the dims of arrays."""
     products = [op for op in stage.program.body.ops if isinstance(op, Contract)]
     if stage.family != "contraction" or stage.apart or not all(map(is_thin_product, products)):
         return stage
-    return replace(stage, program=canonicalise(stage.program, rules), family="rows")
+    return replace(stage, program=unshared(canonicalise(stage.program, rules), names), family="rows")
 
 
 def is_thin_product(op: Contract) -> bool:

@@ -52,6 +52,23 @@ def test_batches_of_them_are_right(dtype: str) -> None:
     assert row.correct and row.error is None
 
 
+@pk.operator
+def causal(s: pk.Tensor["B", "B"], x: pk.Tensor["B", "N"]):
+    rows, columns = pk.arange(s.shape[0])[:, None], pk.arange(s.shape[1])[None, :]
+    return pk.where(rows >= columns, s, 0.0) @ x
+
+
+@pk.operator
+def of_itself_turned(x: pk.Tensor["B", "B"], y: pk.Tensor["B", "N"]):
+    return (x + x.T) @ y
+
+
+@pytest.mark.parametrize("operator", [causal, of_itself_turned], ids=lambda op: op.name)
+def test_coordinates_and_arrays_along_two_axes_stay_apart(operator: pk.Operator) -> None:
+    row = pk.check(operator, "cpp:cpu", B=33, N=1, dtype="f32").rows[0]
+    assert row.correct and row.error is None
+
+
 def test_long_rows_of_few_are_cut_where_a_device_would_idle() -> None:
     first = lowered(of_matrix, {"M": 16, "K": 1 << 20, "N": 1}, "f32", "cuda:sm_90a").kernels[0]
     assert int(first.schedule.option("split_k", 1)) > 1
