@@ -1,6 +1,6 @@
 """What tinygrad's emulator lacks or gets wrong and the kernels here need, done beside it (asked for with ``--repaired``).
 
-Seen at the commit named in docs/amd-simulator.md:
+Seen at the commit named in benchmarks/journals/amd-machine.md:
 
 - a DPP instruction walks its lanes in order, so that one which writes the register it reads moves values already written; it
   reads from lanes that EXEC switches off; in the encoding VOP3 it is executed without DPP; controls 0x160 to 0x16f,

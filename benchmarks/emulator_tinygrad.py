@@ -101,7 +101,7 @@ def unfit(checkout: str) -> str:
     if not missing:
         return ""
     return (f"{checkout} is no checkout of tinygrad with an emulator that is known here: it lacks {missing[0]}; "
-            "docs/amd-simulator.md names a commit that fits")  # fmt: skip
+            "benchmarks/journals/amd-machine.md names a commit that fits")  # fmt: skip
 
 
 @cache

@@ -41,7 +41,7 @@ PICKS = (
     "matmul 3000x5000x2000=cuda,triton,eager", "matmul 1000=cuda,triton,eager", "matmul 4095=cuda,triton,eager",
     "attention=triton,eager",
 )  # fmt: skip
-"""What docs/nvidia.md says falls short, with the peer that is faster or near."""
+"""What benchmarks/journals/nvidia.md says falls short, with the peer that is faster or near."""
 
 PRODUCT = "h200"
 WARM_UP = 2

@@ -53,14 +53,14 @@ def build(
     Args:
         op: an operator, the name of one in the library, or ``file.py:function``.
         target: ``language:device``.
-        dtype: of the inputs that declare none; bf16 where the operator declares it, else its first.
+        dtype: of the inputs that declare none; by default bf16 if the operator declares it, else its first.
         schedule: tiles by axis or role, ``stages``, ``warps`` and options of the backend, which change its default; or
-            ``"default"``.  Where ``None``, the tuned schedule if there is one for this shape and device, else the default.
-        values: sizes of dims and values of parameters.  Dims left out, or ``pk.dynamic``, stay open.
+            ``"default"``.  By default the tuned schedule if there is one for this shape and device, else the default.
+        values: sizes of dims and values of parameters.  Dims that are left out or ``pk.dynamic`` stay open.
 
     Raises:
         UsageError: the operator, target, dtype, a dim or a parameter does not exist or cannot have the value.
-        PortakernError: it cannot be lowered, emitted or compiled.  Without the compiler here it is emitted alone, and what
+        PortakernError: it cannot be lowered, emitted or compiled.  If its compiler is not here, it is only emitted, and what
             needs a binary says which extra brings one.
     """
     op = load_operator(op)
@@ -82,7 +82,7 @@ def check(
     progress: Progress | None = None,
     **values: Any,
 ) -> Study:
-    """Run what can be run here and compare it with the float64 oracle, as ``portakern check``.  Faults are in the rows.
+    """Run what can run here and compare it with the float64 oracle, as ``portakern check``.  Faults are in the rows.
 
     Without sizes the operator's own cases are tried, in each dtype it declares.
 
@@ -91,9 +91,9 @@ def check(
         targets: names or patterns, as a list or separated by commas.
         dtype: one, or several, or ``"all"``.
         schedule: as for :func:`build`.
-        jobs: worker processes at once.
-        shape, param: sizes and parameters by name or as the command takes them (``"M=64,N=100"``), also for those whose
-            names Python or this function has.
+        jobs: number of worker processes.
+        shape, param: sizes and parameters by name, or as the command takes them (``"M=64,N=100"``); also for names that
+            Python or this function uses itself.
         grad, save: inputs whose gradients are meant in the operator's place (``""``: all), and what a backward is given.
         progress: called with (rows finished, rows in all, the row that has just been finished).
         values: sizes of dims and values of parameters.  A list, a range or a text such as ``"64:1024:*2"`` is a sweep.
@@ -128,7 +128,7 @@ def bench(
     progress: Progress | None = None,
     **values: Any,
 ) -> Study:
-    """Time kernels where their silicon is, in turns with peers, as ``portakern bench``.  Faults are in the rows.
+    """Time kernels on their silicon, in turns with peers, as ``portakern bench``.  Faults are in the rows.
 
     Args:
         op, targets, dtype, schedule, shape, param, grad, save, progress, values: as for :func:`check`; without sizes the
@@ -137,8 +137,8 @@ def bench(
         budget: seconds of timing per contender.
         cache, mode, margin, width, seed: as for the command.
         check: ``full`` lets the oracle judge all outputs before timing, however long that takes.
-        resume: take what the store has of the same text on this machine, and time the rest.
-        store: where timed rows are kept: a file, ``True`` for the user's store; nowhere where not given.
+        resume: take rows of the same text on this machine from the store, and time the rest.
+        store: where timed rows are kept: a file, or ``True`` for the user's store; by default nowhere.
 
     Raises:
         UsageError: the operator, a target, a dtype, a size or an option makes no sense.  What is wrong with a kernel is
@@ -191,7 +191,7 @@ def compare(
     progress: Progress | None = None,
     **values: Any,
 ) -> Study:
-    """One row per target: built everywhere, checked and timed where this machine can, as ``portakern compare``.  Faults are
+    """One row per target: built everywhere, checked and timed if this machine can, as ``portakern compare``.  Faults are
     in the rows.
 
     Args:
@@ -258,7 +258,7 @@ def tune(
     param: Mapping[str, Any] | str | None = None,
     **values: Any,
 ) -> tuple[Tuning, ...]:
-    """Search schedules by timing them, and keep the best for :func:`build` to use, as ``portakern tune``; one result for each
+    """Search schedules by timing them, and keep the best one for :func:`build`, as ``portakern tune``; one result for each
     operator, target, dtype and size.
 
     Args:
@@ -266,10 +266,10 @@ def tune(
         budget: seconds of each search.
         jobs, resume, proposer, seed, most, write: as for the command.
         store: where the winners' times are kept, as for :func:`bench`.
-        say: told of progress, line by line.
+        say: called with each line of progress.
 
     Raises:
-        PortakernError: what keeps a schedule from being searched.
+        PortakernError: no schedule can be searched, with the reason.
     """
     from portakern.tuning.tune import tune_work
     from portakern.tuning.tuner import Settings
@@ -289,11 +289,11 @@ def results(
     store: str | Path | None = None,
     samples: bool = False,
 ) -> tuple[Stored, ...]:
-    """What was timed before, in the order it was taken, as ``portakern results``: each with its row.
+    """What was timed before, in the order in which it was taken, as ``portakern results``: each with its row.
 
     Args:
         operator, target, device, dtype, since, last, samples: as for :meth:`portakern.study.store.ResultStore.select`.
-        store: a file; the user's store where not given.
+        store: a file; by default the user's store.
 
     Raises:
         UsageError: the store cannot be read, or ``since`` is no date.
@@ -312,16 +312,16 @@ def gate(
     store: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Gated:
-    """Hold cases of an earlier run against themselves, measured again or given, as ``portakern results --gate``.
+    """Compare the cases of an earlier run with rows of now, measured or given, as ``portakern results --gate``.
 
     Args:
         baseline: rows, or what names them: a store, a JSON file, a run by its name, a date.
-        against: rows now, or a file of them; measured here where not given.
-        margin: how much slower is no regression.
-        budget: seconds per case; as before where not given.
-        tries: how often a case is measured that seems to have got worse.
+        against: the rows of now, or a file of them; by default they are measured here.
+        margin: a slowdown up to this is no regression.
+        budget: seconds per case; by default as in the earlier run.
+        tries: how often a case that seems worse is measured.
         operators: those that are not in the library.
-        store: where names and dates are looked up; the user's where not given.
+        store: where names and dates are looked up; by default the user's store.
         progress: told of each case, as for :func:`check`.
 
     Raises:
@@ -355,7 +355,7 @@ def evaluate(
     seed: int = 0,
     **values: Any,
 ) -> Row:
-    """Judge a kernel from elsewhere: compile it, check it, and time it where its silicon is here.
+    """Judge a kernel from elsewhere: compile it, check it, and time it if its silicon is here.
 
     It runs in a child process; whatever it does there, the answer is a row.  ``task(op, target).convention`` says how a
     kernel of the target's language is called.
@@ -364,13 +364,13 @@ def evaluate(
         op: what the kernel should compute.
         source: its text.
         target: ``language:device``.
-        entry: the function to call or launch; the language's convention says what it is where not given.
-        dtype, values: at which size it is tried; the operator's typical case where not given.
+        entry: the function to call or launch; by default the one of the language's convention.
+        dtype, values: the size at which it is tried; by default the operator's typical case.
         timeout_s: wall time for compiling, and again for checking and for timing.
         memory_bytes: limit on the memory of its process; ``None`` for none.
         store: as for :func:`compare`.
-        jail: ``require`` refuses to run it where a part of the jail is missing on this machine, ``off`` makes none.
-        secret: that of an earlier row, to judge with the same inputs, sizes and places again; a new one where not given.
+        jail: ``require`` refuses to run it if a part of the jail is missing on this machine; ``off`` makes no jail.
+        secret: that of an earlier row, to judge again with the same inputs, sizes and places; by default a new one.
         against, budget, cache, mode, margin, width, seed: how it is timed and against what, as for :func:`bench`.
 
     Raises:
@@ -432,17 +432,17 @@ def inspect(
     run: bool = True,
     origin: str = "",
 ) -> list[Inspection]:
-    """A kernel from elsewhere that belongs to no operator: what it uses on each target, what would limit it, and what a
-    simulator sees wrong in it.
+    """Look at a kernel that belongs to no operator: what it uses on each target, what would limit it, and what a
+    simulator finds wrong in it.
 
     Args:
         source: a file (:class:`pathlib.Path`), or the kernel's text.
         targets: names or patterns, as a list or separated by commas.
-        entry: the kernel, or a host function that launches some; needed where the text holds several.
-        args: what it is called with, in order: ``"x=bf16[64,128],n=4096,s:f32=0.5"``.  Without it only the code is looked at.
-        grid, block, shared_bytes: how it is launched, where the text does not say.
+        entry: the kernel, or a host function that launches some; needed if the text has several.
+        args: what it is called with, in order: ``"x=bf16[64,128],n=4096,s:f32=0.5"``.  Without it only the code is analysed.
+        grid, block, shared_bytes: how it is launched, if the text does not say it.
         run: whether to execute it in a simulator, on arrays of random numbers.
-        origin: the language it is written in where that is not the target's: ``"cuda"``, for ``hip``.
+        origin: its language, if that is not the target's: ``"cuda"`` for ``hip``.
 
     Raises:
         UsageError: the question makes no sense.  What is wrong with the kernel is in the inspections.
@@ -457,7 +457,7 @@ def inspect(
 
 
 def task(op: OperatorLike, target: str | Target, dtype: DTypeLike | None = None, **values: Any) -> Task:
-    """What a generator must know to write ``op`` for ``target``, with a correct kernel to start from.
+    """All that a generator must know to write ``op`` for ``target``, with a correct kernel to start from.
 
     Args:
         op, dtype, values: as for :func:`evaluate`.

@@ -24,6 +24,7 @@ _OWN = (
 
 BACKENDS = Path(__file__).parents[2] / "backends"
 WORKER = Path(__file__).with_name("worker.js")
+NAMED = Path(__file__).with_name("named.js")
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -41,10 +42,17 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return re.sub(r"\]\(\.\./backends/(\w+)/README\.md", r"](backend-\1.md", markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """A head that says nothing, as in the corner of a table, is no head to those who hear it."""
+    return html.replace("<th></th>", "<td></td>")
+
+
 def on_post_page(output: str, **_: Any) -> str:
-    """What the theme would fetch for its search is ours and lies in the page."""
+    """What the theme would fetch for its search is ours and lies in the page; what it leaves without a name gets one."""
     theirs = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
-    return output.replace(theirs, f"<script>{WORKER.read_text()}</script>")
+    ours = f"<script>{WORKER.read_text()}{NAMED.read_text()}</script>"
+    output = output.replace(theirs, ours).replace('role="dialog">', 'role="dialog" aria-label="Search">')
+    return re.sub(r'(<input class="md-toggle" data-md-toggle="(\w+)")', r'\1 aria-label="\2"', output)
 
 
 on_post_template = on_post_page  # of the page that says a page is missing
@@ -91,7 +99,8 @@ def _signature(name: str, what: Any) -> str:
     for p in inspect.signature(_called(what)).parameters.values():
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         if p.name != "self":
-            words.append(star + p.name + ("" if p.default is p.empty else f"={p.default!r}"))
+            default = "..." if callable(p.default) else repr(p.default)
+            words.append(star + p.name + ("" if p.default is p.empty else f"={default}"))
     return f"```python\npk.{name}({', '.join(words)})\n```\n\n"
 
 

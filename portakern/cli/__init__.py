@@ -16,7 +16,7 @@ from portakern.version import __version__
 # Subcommand -> one line of help. The module portakern.cli.<name> is loaded only when the command is called.
 COMMANDS: dict[str, str] = {
     "ops": "the operators of the library",
-    "targets": "the languages and devices that can be aimed at",
+    "targets": "the languages and devices that kernels can be made for",
     "doctor": "what is installed here, what is missing, and what it would give",
     "emit": "the source of a kernel, its IR, assembly or binary",
     "build": "machine code for every target, without the hardware",
@@ -25,16 +25,16 @@ COMMANDS: dict[str, str] = {
     "compare": "one table over targets and machines, each figure with its evidence",
     "plan": "where a PyTorch model's time goes on each target, and what each kernel could gain",
     "tune": "search the schedules of a kernel by timing them, and keep the best",
-    "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator sees wrong in it",
+    "inspect": "what a kernel from elsewhere uses, what limits it, and what a simulator finds wrong",
     "evaluate": "judge a kernel from elsewhere against an operator",
     "dataset": "kernels that searches found correct: written to a file, and judged again from one",
-    "fuzz": "operators that nobody wrote, held against the oracle on every target",
+    "fuzz": "operators that nobody wrote, compared with the oracle on every target",
     "suite": "public task suites of PyTorch modules, run against every target",
     "serve": "the judge over HTTP, for generators elsewhere",
     "mcp": "the judge for agents, over the Model Context Protocol",
     "fleet": "several machines that judge together, with Ray",
-    "cache": "how large the cache of binaries is, and making it smaller",
-    "completion": "what a shell needs to complete these commands and their options",
+    "cache": "show how large the cache of binaries is, or make it smaller",
+    "completion": "a script with which a shell completes commands and options",
     "results": "what was timed before: listed, filtered, imported, exported, and a gate for CI",
 }
 

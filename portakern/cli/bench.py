@@ -15,11 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_size(parser)
     options.add_timing(parser)
     parser.add_argument("--check", choices=["auto", "full"], default="auto",
-                        help="auto: where the float64 oracle would take minutes, it judges parts of the outputs, and every "
+                        help="auto: if the float64 oracle would take minutes, it judges parts of the outputs, and every "
                              "element is compared coarsely; full: it judges all")  # fmt: skip
     options.add_html(parser)
     parser.add_argument("--resume", action="store_true",
-                        help="take what the store has of the same text on this machine, and time the rest")
+                        help="take rows of the same text on this machine from the store, and time the rest")
     options.add_store(parser)
     options.add_output(parser)
 

@@ -16,9 +16,9 @@ from portakern.tools.cache import default_directory
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["size", "prune"], help="say how large it is, or remove what is beyond the limits")
-    parser.add_argument("--size", metavar="S", help="prune: what may be left, as 500MB or 2GB (default PORTAKERN_CACHE_SIZE, "
+    parser.add_argument("--size", metavar="S", help="prune: keep at most this, as 500MB or 2GB (default PORTAKERN_CACHE_SIZE, "
                                                     f"else {limits.SIZE})")  # fmt: skip
-    parser.add_argument("--age", metavar="T", help="prune: how long ago it may have been used, as 12h, 30d or 8w (default "
+    parser.add_argument("--age", metavar="T", help="prune: remove what was not used for this long, as 12h, 30d or 8w (default "
                                                    f"PORTAKERN_CACHE_AGE, else {limits.AGE})")  # fmt: skip
     parser.add_argument("--dry-run", action="store_true", help="prune: say what would be removed, and remove nothing")
     options.add_output(parser)

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=options.seconds, default=LIMIT_S, metavar="S",
                         help="wall time of a kernel (default 60s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
-                        help="refuse to run kernels where a part of the jail is missing, or make none (default auto)")
+                        help="require: refuse if a part of the jail is missing; off: no jail (default auto)")
     options.add_jobs(parser)
     options.add_output(parser)
 

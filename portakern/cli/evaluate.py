@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=options.seconds, default=CANDIDATE_S, metavar="S",
                         help="wall time for compiling, and again for checking and for timing (default 60s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
-                        help="refuse to run it where a part of the jail is missing, or make none (default auto)")
+                        help="require: refuse if a part of the jail is missing; off: no jail (default auto)")
     parser.add_argument("--secret", metavar="HEX", help="judge again with the secret of an earlier row (default: a new one)")
     options.add_size(parser)
     options.add_timing(parser)

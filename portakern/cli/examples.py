@@ -24,7 +24,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "suite": ("suite list", "suite run kernelbench --targets cpp:cpu"),
     "serve": ("serve --port 8000",),
     "mcp": ("mcp",),
-    "fleet": ("fleet up", "fleet status"),
+    "fleet": ("fleet up --host 10.0.0.7", "fleet join 10.0.0.7:6400 --token-file token", "fleet status", "fleet down"),
     "cache": ("cache size", "cache prune --size 2GB --age 8w --dry-run"),
     "results": ("results --operator softmax --last 20", "results --export rows.json", "results --gate main --margin 3%",
                 "results --prune --age 90d --count 1000"),

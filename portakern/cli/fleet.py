@@ -12,27 +12,29 @@ from portakern.referee.process import MODES
 from portakern.study.layout import table
 
 ACTIONS = {
-    "up": "start a head here, which is the first node",
-    "join": "start a node here that belongs to the head at ADDRESS",
-    "status": "nodes, what they have, and jobs",
-    "down": "end what was started from here",
+    "up": "start the head on this machine; it is the first node, too",
+    "join": "make this machine a node of the head at HOST:PORT",
+    "status": "show the nodes, their targets and the jobs",
+    "down": "end the nodes that were started on this machine",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="; ".join(f"{a}: {h}" for a, h in ACTIONS.items()))
-    parser.add_argument("address", nargs="?", metavar="HOST:PORT", help="of the head, to join")
+    parser.add_argument("address", nargs="?", metavar="HOST:PORT", help="join: the address of the head, which `up` prints")
     parser.add_argument("--dir", metavar="DIR",
-                        help="where the fleet is kept (default PORTAKERN_FLEET, else the user's data folder)")
-    parser.add_argument("--name", default="", metavar="NAME", help="of the node: to join, or to end it alone")
-    parser.add_argument("--host", default="127.0.0.1", help="up: where nodes find the head (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=None, metavar="N", help="up: 0 takes a free one (default 6400)")
+                        help="the folder of token, logs and store (default: PORTAKERN_FLEET, else the user's data folder)")
+    parser.add_argument("--name", default="", metavar="NAME", help="join: the name of the node; down: end this node only")
+    parser.add_argument("--host", default="127.0.0.1",
+                        help="up: this machine's address for the nodes (default 127.0.0.1: nodes on this machine only)")
+    parser.add_argument("--port", type=int, metavar="N", help="up: the port of the head (default 6400; 0 takes a free one)")
     parser.add_argument("--token-file", metavar="FILE",
-                        help="what nodes know each other by (default: DIR/token, which `up` makes; take it along to `join`)")
-    parser.add_argument("--targets", default="all", metavar="T,..", help="offer these alone, of what this machine can judge")
-    parser.add_argument("--cores", type=options.positive, metavar="N", help="in place of this machine's")
-    parser.add_argument("--gpus", type=int, metavar="N", help="in place of the devices that drivers report")
-    parser.add_argument("--jail", choices=MODES, default="auto", help="of kernels, as for evaluate (default auto)")
+                        help="the secret that nodes share (default: DIR/token; `up` makes it, machines that join need a copy)")
+    parser.add_argument("--targets", default="all", metavar="T,..",
+                        help="judge only these (default: all that this machine can judge)")
+    parser.add_argument("--cores", type=options.positive, metavar="N", help="cores to offer (default: all of this machine)")
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs to offer (default: those that drivers report)")
+    parser.add_argument("--jail", choices=MODES, default="auto", help="the jail of kernels, as for evaluate (default auto)")
     options.add_output(parser)
 
 
@@ -72,7 +74,7 @@ def _down(args: argparse.Namespace) -> int:
     for name, count in ended.items():
         print(f"{name}: {count} processes ended")
     if not ended:
-        print("nothing was started from here")
+        print("no node was started on this machine")
     return 0
 
 
@@ -84,17 +86,26 @@ def _status(args: argparse.Namespace) -> int:
         options.print_json(found, args.json)
     else:
         options.show(_text(found))
-    return 0 if found["up"] else 1
+    return 0 if found["up"] or _elsewhere(found) else 1
+
+
+def _elsewhere(found: dict[str, Any]) -> str:
+    """The address of the head, where only nodes of another machine's fleet run here."""
+    running = [n for n in found["here"] if n["alive"]]
+    return "" if found["up"] or any(n["role"] == "head" for n in running) else next((n["address"] for n in running), "")
 
 
 def _text(found: dict[str, Any]) -> str:
     jobs = found["jobs"]
-    lines = ["the fleet is up" if found["up"] else "no fleet is up",
-             f"{jobs['jobs']} jobs: {jobs['rows']} judged, {jobs['open']} open, {found['under_way']} with nodes"]
+    if head := _elsewhere(found):
+        lines = [f"this machine belongs to the fleet at {head}; its head knows the other nodes and the jobs"]
+    else:
+        lines = ["the fleet is up" if found["up"] else "no fleet is up: `portakern fleet up` starts one",
+                 f"{jobs['jobs']} jobs: {jobs['rows']} judged, {jobs['open']} open, {found['under_way']} with nodes"]
     nodes = [[n["address"], f"{n['cores']:g} cores", f"{n['gpus']:g} GPUs", _targets(n["targets"])] for n in found["nodes"]]
     here = [[n["name"], n["role"], "runs" if n["alive"] else "DEAD", f"{n['processes']} processes", f"{n['starts']} starts"]
             for n in found["here"]]  # fmt: skip
-    for title, rows in (("nodes", nodes), ("from here", here)):
+    for title, rows in (("nodes", nodes), ("on this machine", here)):
         lines += ["", f"{title}:", table(rows, head=False)] if rows else []
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""``portakern fuzz``: operators that nobody wrote, held against the oracle on every target."""
+"""``portakern fuzz``: operators that nobody wrote, compared with the oracle on every target."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--programs", type=options.positive, metavar="N", help="how many programs, resumed ones included")
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="other seeds make other programs (default 0)")
     parser.add_argument("--out", "-o", metavar="DIR", help="where findings and the state are kept (default fuzz-K)")
-    parser.add_argument("--resume", metavar="DIR", help="go on with an earlier run")
+    parser.add_argument("--resume", metavar="DIR", help="continue an earlier run")
     options.add_jobs(parser)
     parser.add_argument("--judge", action="store_true",
                         help="every program under a random legal schedule and no other variation: is the check right?")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--known", action="append", default=[], metavar="DIR",
                         help="findings of another run, which are counted and not reported")
     parser.add_argument("--first", action="store_true", help="end at the first finding")
-    parser.add_argument("--shrink", type=float, metavar="S", help="wall time of making a finding smaller (default 60)")
+    parser.add_argument("--shrink", type=float, metavar="S", help="seconds to make a finding smaller (default 60)")
     parser.add_argument("--batch", type=options.positive, metavar="N", help="programs that are made and tried at once")
     parser.add_argument("--again", nargs="+", metavar="FILE", help="try the files of findings once more, and make none")
 

@@ -25,15 +25,15 @@ from portakern.study.table import us_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("a gate")
     group.add_argument("--gate", metavar="BASELINE",
-                       help="measure the cases of an earlier run again, and exit with 1 where one got slower, fails or is "
+                       help="measure the cases of an earlier run again, and exit with 1 if one got slower, fails or is "
                             "wrong now; BASELINE is a store, a JSON file, a run by its --name, or a date")  # fmt: skip
     group.add_argument("--against", nargs="+", action="extend", default=[], metavar="FILE",
-                       help="with --gate: rows that were measured elsewhere, in place of measuring here")
+                       help="with --gate: rows measured elsewhere; nothing is measured here")
     group.add_argument("--margin", type=options.excess, default=0.03, metavar="R",
-                       help="how much slower is no regression (default 3%%)")
+                       help="a slowdown up to this is no regression (default 3%%)")
     group.add_argument("--budget", type=options.seconds, metavar="S", help="seconds of timing per case (default: as before)")
     group.add_argument("--tries", type=options.positive, default=2, metavar="N",
-                       help="how often a case is measured that seems to have got worse (default 2)")
+                       help="how often a case that seems worse is measured (default 2)")
     group.add_argument("--strict", action="store_true", help="cases that are missing or undecided do not pass either")
 
 

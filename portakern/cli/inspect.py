@@ -23,12 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--args",
         default="",
         metavar="x=bf16[M,N],n=4096,..",
-        help="what it is called with, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
+        help="its arguments, in order: arrays by dtype and shape, numbers; BLOCK=128 and num_warps=4 too",
     )
     parser.add_argument("--from", dest="origin", default="", metavar="LANG",
-                        help="the language it is written in where that is not the target's: cuda, for hip")  # fmt: skip
-    parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, where the text does not say")
-    parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads, where a language launches them so (default 256)")
+                        help="the language of the file, if not the target's: cuda, for hip")  # fmt: skip
+    parser.add_argument("--grid", metavar="X[,Y[,Z]]", help="in blocks, if the text does not say it")
+    parser.add_argument("--block", metavar="X[,Y[,Z]]", help="in threads, if the language launches threads (default 256)")
     parser.add_argument("--shared", type=int, default=0, metavar="B", help="bytes of dynamic shared memory")
     parser.add_argument("--no-run", action="store_true", help="do not execute it in a simulator")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the arrays' numbers")

@@ -12,9 +12,9 @@ from portakern.referee.process import MODES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=options.positive, default=2, metavar="N", help="candidates at once (default 2)")
     parser.add_argument("--timeout", type=options.seconds, default=300.0, metavar="S",
-                        help="the most that a candidate is given for compiling and being checked (default 300s)")
+                        help="limit for compiling and checking a candidate (default 300s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
-                        help="refuse to run texts where a part of the jail is missing, or make none (default auto)")
+                        help="require: refuse if a part of the jail is missing; off: no jail (default auto)")
     parser.add_argument("--http", type=int, metavar="PORT",
                         help="streamable HTTP at 127.0.0.1:PORT/mcp in place of standard input and output")
     options.add_store(parser, samples=False)

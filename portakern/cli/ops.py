@@ -11,7 +11,7 @@ from portakern.study.layout import fit, table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("operator", metavar="OP", nargs="?", default="all", help="one of them, with its cases")
+    parser.add_argument("operator", metavar="OP", nargs="?", default="all", help="show this operator and its cases")
     options.add_output(parser)
 
 

@@ -30,8 +30,8 @@ from portakern.study.work import DEFAULT
 def add_operator(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("operator", metavar="OP", help="a library name, file.py:function, several with commas, or all")
     parser.add_argument("--grad", nargs="?", const="", metavar="x,w",
-                        help="its backward in its place: the gradients of these inputs, or of all arrays of floats")
-    parser.add_argument("--save", default="", metavar="out,..", help="with --grad: outputs that the backward is given")
+                        help="take the backward of OP: the gradients of these inputs, or of all arrays of floats")
+    parser.add_argument("--save", default="", metavar="out,..", help="with --grad: outputs that the backward takes as inputs")
 
 
 def add_targets(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -44,7 +44,7 @@ def add_size(parser: argparse.ArgumentParser, schedule: bool = True) -> None:
     parser.add_argument("--shape", action="append", default=[], metavar="M=4096,N=4096",
                         help="sizes of the dims; B=2x3 for leading dims, M=? leaves a dim open; M=256|512 and M=256:8192:*2 "
                              "are sweeps, a row for each point")  # fmt: skip
-    parser.add_argument("--dtype", metavar="D,..", help="dtypes of the inputs, or all that the operator declares")
+    parser.add_argument("--dtype", metavar="D,..", help="dtypes of the inputs; all: those that the operator declares")
     parser.add_argument("--param", action="append", default=[], metavar="k=v,..", help="parameters of the operator")
     parser.set_defaults(schedule=[])
     if not schedule:
@@ -104,7 +104,7 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 def add_store(parser: argparse.ArgumentParser, samples: bool = True) -> None:
     parser.add_argument("--store", metavar="FILE",
-                        help="where timed rows are kept (default PORTAKERN_RESULTS, else a file of the user's)")
+                        help="where timed rows are kept (default PORTAKERN_RESULTS, else your data folder)")
     parser.add_argument("--no-store", action="store_true", help="keep nothing")
     if samples:
         parser.add_argument("--samples", action="store_true",
@@ -126,13 +126,13 @@ def add_timing(parser: argparse.ArgumentParser, against: bool = True) -> None:
     parser.add_argument("--budget", type=seconds, default=2.0, metavar="S",
                         help="seconds of timing per contender, after warming up (default 2s)")
     parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
-                        help="flush the caches before every sample (default), or leave them as the calls do")
+                        help="flush the caches before every sample (default), or leave them warm")
     parser.add_argument("--mode", choices=["auto", "single", "graph", "batch"], default="auto",
                         help="calls per sample: one, or several in a graph or a batch (auto: several below 10 us)")
     parser.add_argument("--margin", type=share, default=0.01, metavar="R", help="ratios within it are the SAME (default 0.01)")
     parser.add_argument("--width", type=share, default=0.01, metavar="R",
                         help="stop when the interval is narrower than this share of the median (default 0.01)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the inputs and of the order of samples")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the inputs and of the order of samples")
 
 
 def timing(args: argparse.Namespace) -> dict[str, Any]:

@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_store(parser, samples=False)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of what --json writes, and nothing else")
     parser.add_argument("--prune", action="store_true",
-                        help="remove what is listed as far as it is beyond --age, --size or --count; named runs stay")
-    parser.add_argument("--age", metavar="T", help="with --prune: what was taken longer ago goes, as 30d or 8w")
-    parser.add_argument("--size", metavar="S", help="with --prune: what may stay in bytes, as 500MB; the oldest go first")
-    parser.add_argument("--count", type=options.positive, metavar="N", help="with --prune: how many may stay")
-    parser.add_argument("--dry-run", action="store_true", help="with --prune: say what would go, and remove nothing")
+                        help="remove listed results beyond --age, --size or --count; named runs stay")
+    parser.add_argument("--age", metavar="T", help="with --prune: remove what is older, as 30d or 8w")
+    parser.add_argument("--size", metavar="S", help="with --prune: keep at most this, as 500MB; the oldest go first")
+    parser.add_argument("--count", type=options.positive, metavar="N", help="with --prune: keep at most N")
+    parser.add_argument("--dry-run", action="store_true", help="with --prune: say what would be removed, and remove nothing")
     options.add_output(parser)
     gate.add_arguments(parser)
 

@@ -19,22 +19,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1: this machine alone)")
     parser.add_argument("--port", type=int, default=8700, metavar="N", help="0 takes a free one (default 8700)")
     parser.add_argument("--token-file", metavar="FILE",
-                        help="holds what requests must bring as Authorization: Bearer; needed where others can reach the host")
+                        help="file with the token of requests (Authorization: Bearer); needed if others can reach the host")
     parser.add_argument("--fleet", nargs="?", const="", metavar="DIR",
-                        help="hand jobs to the fleet that was brought up there, in place of judging here")
+                        help="give jobs to the fleet of this folder instead of judging here")
     parser.add_argument("--workers", type=options.positive, default=2, metavar="N", help="candidates at once (default 2)")
     parser.add_argument("--queue", type=options.positive, default=10_000, metavar="N", help="candidates that may wait")
     parser.add_argument("--batch", type=options.positive, default=1_000, metavar="N", help="candidates of one batch")
     parser.add_argument("--body", type=options.positive, default=16, metavar="MB", help="of one request (default 16)")
     parser.add_argument("--waiting", type=options.positive, default=256, metavar="N", help="requests at once (default 256)")
     parser.add_argument("--timeout", type=options.seconds, default=300.0, metavar="S",
-                        help="the most that a candidate is given for compiling and being checked (default 300s)")
+                        help="limit for compiling and checking a candidate (default 300s)")
     parser.add_argument("--deadline", type=options.seconds, default=3600.0, metavar="S",
-                        help="the most that a candidate may wait and be judged in all (default 3600s)")
+                        help="limit for waiting and judging together (default 3600s)")
     parser.add_argument("--jail", choices=MODES, default="auto",
-                        help="refuse to run texts where a part of the jail is missing, or make none (default auto)")
+                        help="require: refuse if a part of the jail is missing; off: no jail (default auto)")
     parser.add_argument("--kernelgym-target", metavar="T",
-                        help="where kernels that speak KernelGYM's words are judged (default: by their backend)")
+                        help="target of KernelGYM requests (default: by their backend)")
     parser.add_argument("--no-mcp", action="store_true", help="without the Model Context Protocol at /mcp")
     options.add_store(parser, samples=False)
 

@@ -24,26 +24,26 @@ ACTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="; ".join(f"{a}: {h}" for a, h in ACTIONS.items()))
     parser.add_argument("suite", nargs="?", metavar="NAME", help="of the suite")
-    parser.add_argument("--path", metavar="DIR", help="the suite's checkout, of which nothing is shipped")
+    parser.add_argument("--path", metavar="DIR", help="your checkout of the suite")
     options.add_targets(parser, required=False)
     parser.add_argument("--level", metavar="L,..", help="only tasks of these levels")
-    parser.add_argument("--task", action="append", default=[], metavar="T", help="only tasks whose names begin so")
+    parser.add_argument("--task", action="append", default=[], metavar="T", help="only tasks whose names begin with T")
     parser.add_argument("--every", type=options.positive, default=1, metavar="N", help="every N-th task")
     parser.add_argument("--size", choices=adapter.SIZES, default="reduced",
-                        help="small sizes of the same structure (default), or those asked for")
+                        help="small sizes of the same structure (default), or the task's own")
     parser.add_argument("--out", metavar="FILE", help="where rows are kept (default suite-NAME.jsonl)")
-    parser.add_argument("--resume", action="store_true", help="go on with the rows of --out")
+    parser.add_argument("--resume", action="store_true", help="continue with the rows of --out")
     parser.add_argument("--seed", type=int, default=0, metavar="K", help="of weights and inputs")
     parser.add_argument("--limit", type=options.seconds, default=300.0, metavar="S",
                         help="seconds for importing, building and checking a task, each (default 300s)")
     parser.add_argument("--against", type=_peers, default=[], metavar="PEER,..",
                         help="torch.compile: count its launches for each task too; with --time: what is timed beside a task "
                              "(default torch.eager,torch.compile)")
-    parser.add_argument("--time", action="store_true", help="time each row that is right, where its silicon is here")
+    parser.add_argument("--time", action="store_true", help="time each row that is right, if its silicon is here")
     parser.add_argument("--budget", type=options.seconds, default=10.0, metavar="S",
                         help="with --time: seconds of timing for a row, its peers included (default 10s)")
     parser.add_argument("--cache", choices=["cold", "warm"], default="cold",
-                        help="with --time: flush the caches before every sample (default), or leave them as the calls do")
+                        help="with --time: flush the caches before every sample (default), or leave them warm")
     options.add_jobs(parser)
     options.add_output(parser)
 

@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", type=options.seconds, default=60.0, metavar="S",
                         help="wall time of each search, from the default's first run to the winner's check (default 60s)")
     options.add_jobs(parser)
-    parser.add_argument("--resume", action="store_true", help="take over what an interrupted run found")
+    parser.add_argument("--resume", action="store_true", help="continue an interrupted search")
     parser.add_argument("--proposer", choices=["auto", "exhaustive", "random", "tpe"], default="auto",
-                        help="how the space is searched (default: whole where it is small, else optuna's TPE)")
+                        help="how the space is searched (default: whole if it is small, else optuna's TPE)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the proposer (default 0)")
     parser.add_argument("--most", type=options.positive, metavar="N", help="candidates to compile at most")
     parser.add_argument("--write", metavar="FILE",

@@ -29,6 +29,10 @@ GRACE_S = 120.0
 TRIES = 25
 """Workers may be lost with a job so often until it is the job's doing."""
 
+LOST_S = 60.0
+"""Ray may hold jobs this long after a node was lost.  If the network was cut and no process ended, Ray never gives back the
+jobs that were on their way to that node."""
+
 _ROUND_S = 0.25
 
 
@@ -41,12 +45,15 @@ class Dispatcher:
         self._judged: Any = ray.remote(max_retries=0, max_calls=0)(judging.judged)
         self._store = JobStore(folder.store)
         self._held: dict[Any, Job] = {}
+        self._nodes: set[str] = set()
+        self._doubted: dict[Any, float] = {}  # jobs that Ray held when a node was lost, and when that was
         self._seen: dict[str, float] = dict(folder.state().get("seen") or {})
         self._told = 0.0
 
     def run(self) -> None:
         while True:
             have = self._look()
+            self._give_up()
             self._fill(have)
             if not self._held:
                 time.sleep(_ROUND_S)
@@ -65,6 +72,9 @@ class Dispatcher:
             for name, count in n["Resources"].items():
                 self._have[name] = self._have.get(name, 0.0) + count
         self._told = time.time()
+        if self._nodes - (alive := {n["NodeID"] for n in nodes}):
+            self._doubted = {**dict.fromkeys(self._held, self._told), **self._doubted}
+        self._nodes = alive
         self._seen.update(dict.fromkeys(ours(self._have), self._told))
         shown = [{"id": n["NodeID"], "address": n["NodeManagerAddress"], "cores": n["Resources"].get("CPU", 0),
                   "gpus": n["Resources"].get("GPU", 0), "targets": targets_in(n["Resources"])} for n in nodes]  # fmt: skip
@@ -84,6 +94,15 @@ class Dispatcher:
                 self._held[self._judged.options(**options).remote(judging.written(job), self._jail)] = job
             elif needs(job, recent(self._seen)) is None:
                 self._store.tell(job.digest, nobody(job, have), "", 0.0)
+
+    def _give_up(self) -> None:
+        """Jobs that are with Ray long after a node was lost are open again, those that other nodes are slow with, too."""
+        for reference, since in list(self._doubted.items()):
+            if reference not in self._held:
+                del self._doubted[reference]
+            elif time.time() - since > LOST_S:
+                del self._doubted[reference], self._held[reference]
+                self._ray.cancel(reference, force=True)
 
     def _take(self, reference: Any) -> None:
         job = self._held.pop(reference)

@@ -93,7 +93,8 @@ def up(node: Node, folder: str | Path | None = None, host: str = "127.0.0.1", po
     need_ray()
     place = Folder(folder)
     if (running := next((n for n in place.nodes() if n.role == "head" and n.alive), None)) is not None:
-        raise UsageError(f"a fleet is up at {running.address}", hint="`portakern fleet down` ends it; --dir names another one")
+        raise UsageError(f"a fleet is up at {running.address}",
+                         hint="`portakern fleet down` ends it; --dir gives another fleet its folder")
     for left in list(place.nodes()):  # of a keeper that was killed
         if not left.alive:
             keeper.stop(place, left)
@@ -112,11 +113,12 @@ def join(address: str, node: Node, folder: str | Path | None = None, jail: str =
     place = Folder(folder)
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{address!r} is no address of a head", hint="such as 10.0.0.7:6400: `portakern fleet status` says it")
+        raise UsageError(f"{address!r} is no address of a head",
+                         hint="an address looks like 10.0.0.7:6400; `portakern fleet up` prints it")
     taken = {n.name for n in place.nodes()}
     name = name or next(n for n in (f"{platform.node()}-{k}" for k in range(1, 10_000)) if n not in taken)
     if name in taken:
-        raise UsageError(f"a node {name!r} was started from here already", hint="--name names another one")
+        raise UsageError(f"a node {name!r} runs on this machine already", hint="--name gives another name")
     try:
         with socket.create_connection((host, int(port)), timeout=10.0):
             pass
@@ -125,7 +127,7 @@ def join(address: str, node: Node, folder: str | Path | None = None, jail: str =
                              hint="is the head up, and reachable from here?") from error
     if token_file is None and not place.token.exists():
         raise UsageError(f"there is no token for the fleet at {address}",
-                         hint=f"bring that of the head (token in its folder): --token-file FILE, or put it at {place.token}")
+                         hint=f"copy the head's token (in its folder): --token-file FILE, or put the copy at {place.token}")
     plan = Plan(str(place.path), name, "node", host, int(port), node, jail, _token(place, token_file))
     return _started(place, plan, lambda: "Ray runtime started" in place.log(name).read_text(errors="replace"))
 
@@ -135,7 +137,7 @@ def down(folder: str | Path | None = None, name: str = "") -> dict[str, int]:
     place = Folder(folder)
     found = sorted((n for n in place.nodes() if name in ("", n.name)), key=lambda n: n.role == "head")
     if name and not found:
-        raise UsageError(f"no node {name!r} was started from here", hint="`portakern fleet status` names them")
+        raise UsageError(f"no node {name!r} was started on this machine", hint="`portakern fleet status` names them")
     ended = {n.name: keeper.stop(place, n) for n in found}
     if any(n.role == "head" for n in found):
         place.whole.unlink(missing_ok=True)

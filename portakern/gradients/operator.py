@@ -86,7 +86,7 @@ def grad(op: Operator, wrt: Iterable[str] | str | None = None, save: Iterable[st
 
     Args:
         op: an operator.
-        wrt: names of the inputs whose gradients are wanted; all arrays of floats where not given.
+        wrt: names of the inputs whose gradients are wanted; by default all arrays of floats.
         save: names of outputs of ``op`` that the backward is given, in place of computing them again.
 
     Raises:

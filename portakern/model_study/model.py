@@ -31,14 +31,14 @@ def model(
     kwargs: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> Model:
-    """A PyTorch module or function to be studied on many targets.
+    """A PyTorch module or function, to study on many targets.
 
     Args:
         module, example_inputs, train, weights, kwargs, name: as for :func:`portakern.from_torch`.
 
     Raises:
         UsageError: what is given is no module or function.
-        SpecError, MissingRuleError: it cannot be imported; what is in the way is listed with the module's lines.
+        SpecError, MissingRuleError: it cannot be imported; all reasons are listed with the module's lines.
         ToolMissing: torch is not installed.
     """
     if not callable(module):
@@ -65,7 +65,7 @@ class Model:
 
         Args:
             targets: names or patterns, as a list or separated by commas.
-            jobs: worker processes at once.
+            jobs: number of worker processes.
             progress: called with (jobs done, jobs known so far, target).
 
         Raises:

@@ -142,7 +142,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.get("/health", tags=["server"])
     async def health() -> models.HealthAnswer:
-        """Whether there is a server, and how busy it is."""
+        """Whether the server runs, and how busy it is."""
         counts = await apart(desk.counts)
         busy = counts["queued"] >= desk.settings.queue
         return models.HealthAnswer(status="busy" if busy else "ok", version=__version__, uptime_s=time.monotonic() - desk.begun,
@@ -151,12 +151,12 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.get("/targets", tags=["tasks"])
     async def targets(pattern: str = "all") -> models.TargetsAnswer:
-        """Languages and devices that can be aimed at."""
+        """Languages and devices that kernels can be written for."""
         return models.TargetsAnswer(targets=await apart(tools.targets, desk, pattern))
 
     @router.get("/operators", tags=["tasks"])
     async def operators() -> dict[str, str]:
-        """The operators of the library, each in a line."""
+        """The operators of the library, one line each."""
         return await apart(tools.operators)
 
     @router.post("/tasks", tags=["tasks"])
@@ -171,7 +171,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.post("/evaluate", tags=["judging"])
     async def evaluate(asked: models.EvaluateRequest) -> models.JobAnswer:
-        """Judges one candidate; the answer comes when it is judged."""
+        """Judges one candidate and answers when it is done."""
 
         def submit() -> Batch:
             job = asked.job(_spec_of(desk, asked.task), asked)
@@ -183,7 +183,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.post("/batches", status_code=202, tags=["judging"])
     async def batch(asked: models.BatchRequest) -> models.BatchAnswer:
-        """Takes many candidates in; what becomes of them is asked for by the batch's id."""
+        """Takes many candidates and answers at once with the id of a batch, by which their rows are asked for."""
 
         def submit() -> Batch:
             spec = _spec_of(desk, asked.task)
@@ -199,7 +199,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.get("/batches/{id}/results", tags=["judging"])
     async def results(id: str, after: int = 0, wait_s: float = 0.0) -> models.ResultsAnswer:
-        """Rows that are there.  ``wait_s`` waits so long for all of them."""
+        """The rows that are there.  ``wait_s`` waits up to so many seconds for all of them."""
         found = desk.batch(id)
         if wait_s > 0:
             await finished(found.jobs, min(wait_s, _PARTS_S))
@@ -211,7 +211,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.delete("/batches/{id}", tags=["judging"])
     async def cancel(id: str) -> models.CancelAnswer:
-        """Cancels what is not done: what waits is let go, what is judged is ended."""
+        """Cancels candidates: those that wait are dropped, those that run are ended."""
         return models.CancelAnswer(cancelled=await apart(lambda: desk.cancel(desk.batch(id).jobs)))
 
     @router.get("/jobs/{id}", tags=["judging"])
@@ -224,7 +224,7 @@ def _routes(desk: Desk) -> APIRouter:
 
     @router.post("/inspect", tags=["kernels"])
     async def inspect(asked: models.InspectRequest) -> models.InspectAnswer:
-        """What a kernel that belongs to no operator uses, what limits it, and what a simulator sees wrong in it."""
+        """What a kernel that belongs to no operator uses, what limits it, and what a simulator finds wrong in it."""
         return await apart(tools.inspect, desk, asked)
 
     @router.post("/compare", tags=["kernels"])

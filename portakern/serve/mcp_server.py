@@ -95,13 +95,13 @@ def server_of(desk: Desk) -> MCPServer:
     @server.tool()
     async def inspect(source: str, target: str, entry: str = "", args: str = "", grid: list[int] | None = None,
                       block: list[int] | None = None, run: bool = True) -> dict[str, Any]:  # fmt: skip
-        """What a kernel that belongs to no operator uses on a target, what limits it, and what a simulator sees wrong in it.
+        """What a kernel that belongs to no operator uses on a target, what limits it, and what a simulator finds wrong in it.
 
         Args:
             source: its text.
             entry: the kernel, where the text holds several.
             args: what it is called with, in order: `x=bf16[64,128],n=4096,s:f32=0.5`.
-            grid, block: how it is launched, where the text does not say.
+            grid, block: how it is launched, if the text does not say it.
             run: whether to execute it in a simulator, where there is one.
         """
         asked = InspectRequest(source=source, target=target, entry=entry, args=args, grid=grid, block=block, run=run)

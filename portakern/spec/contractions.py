@@ -93,7 +93,7 @@ def dot(a: Traced, b: Traced, dtype: Any = None, precision: str = "ieee") -> Tra
 
 @located
 def einsum(equation: str, *arrays: Traced, dtype: Any = None, precision: str = "ieee") -> Traced:
-    """Sums of products as Einstein wrote them: ``einsum("bhqd,bhkd->bhqk", q, k)``.
+    """Sums of products in Einstein's notation: ``einsum("bhqd,bhkd->bhqk", q, k)``.
 
     Dims of the same letter must be equal.  More than two arrays are contracted from left to right.  ``dtype`` as in
     :func:`matmul`.

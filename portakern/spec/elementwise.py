@@ -90,7 +90,7 @@ def bitcast(x: Traced, dtype: Any) -> Traced:
 
 @located
 def size(dim: Size, dtype: Any = "i32") -> Traced:
-    """A size (``x.shape[0]``) as a scalar that math can be done with."""
+    """A size (``x.shape[0]``) as a scalar to compute with."""
     return make(DimSize(dim, dtype_name(dtype)))
 
 
@@ -117,7 +117,7 @@ def multiply(a: Value, b: Value) -> Traced:
 
 @located
 def divide(a: Value, b: Value) -> Traced:
-    """``a / b``; of integers in f32."""
+    """``a / b``; f32 for integers."""
     return elementwise("div", a, b, dtype=_float(a, b))
 
 
@@ -170,13 +170,13 @@ def _small_power(a: Traced, n: int) -> Traced:
 
 @located
 def maximum(a: Value, b: Value) -> Traced:
-    """The larger; NaN where either is."""
+    """The larger one; NaN if either is NaN."""
     return elementwise("max", a, b, dtype=_numeric(a, b))
 
 
 @located
 def minimum(a: Value, b: Value) -> Traced:
-    """The smaller; NaN where either is."""
+    """The smaller one; NaN if either is NaN."""
     return elementwise("min", a, b, dtype=_numeric(a, b))
 
 
@@ -192,25 +192,25 @@ def clip(x: Traced, low: Value | None = None, high: Value | None = None) -> Trac
 
 @located
 def less(a: Value, b: Value) -> Traced:
-    """``a < b``, a boolean; false where either is NaN."""
+    """``a < b``, a boolean; false if either is NaN."""
     return elementwise("lt", a, b)
 
 
 @located
 def less_equal(a: Value, b: Value) -> Traced:
-    """``a <= b``, a boolean; false where either is NaN."""
+    """``a <= b``, a boolean; false if either is NaN."""
     return elementwise("le", a, b)
 
 
 @located
 def greater(a: Value, b: Value) -> Traced:
-    """``a > b``, a boolean; false where either is NaN."""
+    """``a > b``, a boolean; false if either is NaN."""
     return elementwise("gt", a, b)
 
 
 @located
 def greater_equal(a: Value, b: Value) -> Traced:
-    """``a >= b``, a boolean; false where either is NaN."""
+    """``a >= b``, a boolean; false if either is NaN."""
     return elementwise("ge", a, b)
 
 
@@ -222,7 +222,7 @@ def equal(a: Value, b: Value) -> Traced:
 
 @located
 def not_equal(a: Value, b: Value) -> Traced:
-    """``a != b``, a boolean; true where either is NaN."""
+    """``a != b``, a boolean; true if either is NaN."""
     return elementwise("ne", a, b)
 
 
@@ -235,25 +235,25 @@ def _logical(fn: str, *values: Value) -> Traced:
 
 @located
 def logical_and(a: Value, b: Value) -> Traced:
-    """``a & b`` of booleans, bitwise of integers."""
+    """``a & b``: logical for booleans, bitwise for integers."""
     return _logical("and", a, b)
 
 
 @located
 def logical_or(a: Value, b: Value) -> Traced:
-    """``a | b`` of booleans, bitwise of integers."""
+    """``a | b``: logical for booleans, bitwise for integers."""
     return _logical("or", a, b)
 
 
 @located
 def logical_xor(a: Value, b: Value) -> Traced:
-    """``a ^ b`` of booleans, bitwise of integers."""
+    """``a ^ b``: logical for booleans, bitwise for integers."""
     return _logical("xor", a, b)
 
 
 @located
 def logical_not(x: Traced) -> Traced:
-    """``~x`` of booleans, bitwise of integers."""
+    """``~x``: logical for booleans, bitwise for integers."""
     return _logical("not", x)
 
 
@@ -281,7 +281,7 @@ def where(condition: Value, yes: Value, no: Value) -> Traced:
 
 @located
 def isnan(x: Traced) -> Traced:
-    """Whether ``x`` is NaN; of integers false."""
+    """Whether ``x`` is NaN; false for integers."""
     return elementwise("isnan", x, dtype=_float(x))
 
 
@@ -392,7 +392,7 @@ def sign(x: Value) -> Traced:
 
 @located
 def trunc(x: Value) -> Traced:
-    """Towards zero."""
+    """``x`` rounded towards zero."""
     return elementwise("trunc", x, dtype=_float(x))
 
 
@@ -410,7 +410,7 @@ def ceil(x: Value) -> Traced:
 
 @located
 def round(x: Value) -> Traced:
-    """To the nearest whole number, halves to even."""
+    """``x`` rounded to the nearest whole number, halves to even."""
     return elementwise("round", x, dtype=_float(x))
 
 
@@ -431,7 +431,7 @@ def silu(x: Traced) -> Traced:
 
 @located
 def softplus(x: Traced) -> Traced:
-    """``log(1 + exp(x))`` in the form that does not overflow."""
+    """``log(1 + exp(x))`` in a form that does not overflow."""
     return add(relu(x), log1p(exp(negative(abs(x)))))
 
 

@@ -38,8 +38,8 @@ LONGEST = 2**27
 def fft(real: Traced, imag: Traced | None = None, axis: int = -1) -> Pair:
     """The discrete Fourier transform along ``axis`` of real + i imag, without a factor: (real, imag) of their dtype.
 
-    Sums are in f32, of f64 in f64.  The axis has a known size: products of small primes take the least work, a prime factor p
-    a product with a matrix of p x p; larger ones than 46337 are refused.
+    Sums are in f32, or in f64 for f64.  The axis has a known size.  Products of small primes take the least
+    work; a prime factor p is a product with a matrix of p x p, and one above 46337 is refused.
     """
     d = views.check_axis(axis, real.ndim)
     both = _transformed(*_last(d, real, imag), _checked(_known(real, d)))
@@ -48,7 +48,7 @@ def fft(real: Traced, imag: Traced | None = None, axis: int = -1) -> Pair:
 
 @located
 def ifft(real: Traced, imag: Traced, axis: int = -1) -> Pair:
-    """What :func:`fft` undoes: the transform with the opposite sign, divided by the number of elements."""
+    """The inverse of :func:`fft`: the transform with the opposite sign, divided by the number of elements."""
     d = views.check_axis(axis, real.ndim)
     n = _checked(_known(real, d))
     re, im = _last(d, real, imag)
@@ -60,7 +60,7 @@ def ifft(real: Traced, imag: Traced, axis: int = -1) -> Pair:
 
 @located
 def rfft(x: Traced, axis: int = -1) -> Pair:
-    """:func:`fft` of a real array, of whose n frequencies the first n // 2 + 1 say all: the others are their conjugates."""
+    """:func:`fft` of a real array, of whose n frequencies it gives the first n // 2 + 1: the others are their conjugates."""
     d = views.check_axis(axis, x.ndim)
     n = _checked(_known(x, d))
     (line, _) = _last(d, x, None)
@@ -70,7 +70,7 @@ def rfft(x: Traced, axis: int = -1) -> Pair:
 
 @located
 def irfft(real: Traced, imag: Traced, n: int | None = None, axis: int = -1) -> Traced:
-    """The real array of ``n`` elements (2 * (frequencies - 1) unless given) of which :func:`rfft` gives real + i imag.
+    """The real array of ``n`` elements (by default 2 * (frequencies - 1)) for which :func:`rfft` gives real + i imag.
 
     The imaginary parts of frequency 0 and, of an even ``n``, of the last one count as zeros.
     """

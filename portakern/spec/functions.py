@@ -1,14 +1,14 @@
 """Every function an operator may use, in one namespace (:mod:`portakern` offers the same names).
 
 They take arrays, Python numbers and sizes, and give an array.  Arrays of one call are brought to one dtype and one shape, as
-numpy does.  Each raises a ``SpecError``, with the operator's line, where dtypes, shapes or values do not fit.
+numpy does.  Each raises a ``SpecError``, with the operator's line, if dtypes, shapes or values do not fit.
 
-Words that mean the same in all of them:
+These words mean the same in all of them:
 
-- ``x``, ``a``, ``b``: what is computed on.
-- ``arrays``, ``values``: several of it.
-- ``axis``: a dim by its position, from the end where negative; where it may be several, a tuple; ``None``: all of them.
-- ``keepdims``: whether a dim that is reduced stays, as 1.
+- ``x``, ``a``, ``b``: the operands.
+- ``arrays``, ``values``: several of them.
+- ``axis``: a dim by its position, from the end if negative; a tuple for several; ``None`` for all.
+- ``keepdims``: whether a reduced dim stays, as 1.
 - ``dtype``: of the result.
 - ``shape``: dims of the result, as numbers or sizes.
 - ``reverse``: from the end to the beginning.

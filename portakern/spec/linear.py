@@ -24,9 +24,9 @@ LARGEST = 128
 
 @located
 def solve_triangular(a: Traced, b: Traced, lower: bool = True, unit: bool = False) -> Traced:
-    """x of ``a @ x = b`` for triangular matrices a [..., n, n] and b [..., n, m], by substitution; in f32, of f64 in f64.
+    """x of ``a @ x = b`` for triangular matrices a [..., n, n] and b [..., n, m], by substitution; in f32, or in f64 for f64.
 
-    Only the lower (or upper) triangle of ``a`` is read, without its diagonal where ``unit`` says that it is ones.  A zero on
+    Only the lower (or upper) triangle of ``a`` is read, without its diagonal if ``unit`` says that this is ones.  A zero on
     the diagonal gives infinities or NaN.  n is a number of at most 128.
     """
     n = _size(a, "solve_triangular")
@@ -47,17 +47,17 @@ def solve_triangular(a: Traced, b: Traced, lower: bool = True, unit: bool = Fals
 @located
 def cholesky(a: Traced) -> Traced:
     """The lower triangular l of ``l @ l.T = a`` for symmetric positive definite matrices [..., n, n], of which the lower
-    triangle is read; in f32, of f64 in f64.  NaN where ``a`` is not positive definite.  n is a number of at most 128."""
+    triangle is read; in f32, or in f64 for f64.  NaN if ``a`` is not positive definite.  n is a number of at most 128."""
     n = _size(a, "cholesky")
     return ew.cast(_factor(_wide(a), n), a.type.dtype)
 
 
 @located
 def det(a: Traced) -> Traced:
-    """The determinants of matrices [..., n, n], n at most 8; in f32, of f64 in f64.
+    """The determinants of matrices [..., n, n], n at most 8; in f32, or in f64 for f64.
 
     They are sums of products of minors, two rows at a time larger: n * 2 ** (n - 1) multiplications, no division and no pivot,
-    so that whole numbers give whole numbers and singular matrices cancel to within rounding.
+    so whole numbers give whole numbers, and the determinant of a singular matrix is 0 to within rounding.
     """
     n = _size(a, "det")
     if n > UNROLLED:

@@ -608,18 +608,18 @@ def operator(
 
 
 def operator(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Makes a function on arrays an :class:`Operator`; works bare and with arguments.
+    """Turns a function on arrays into an :class:`Operator`; used bare or with arguments.
 
     Args:
         shapes: function of some parameters giving the dims of inputs that depend on them, by input name.
-        cases: named sizes it is checked at: dims and parameters, and ``inputs`` where a case needs its own families.
-        inputs: the :class:`Family` an input is filled with, by name; standard normal where not given.
-        torch: what PyTorch's users write for it, to time against: an expression of its inputs and parameters, in which
+        cases: named sizes it is checked at: dims and parameters, and ``inputs`` if a case needs its own families.
+        inputs: the :class:`Family` an input is filled with, by name; standard normal by default.
+        torch: what PyTorch's users write, to time against: an expression of its inputs and parameters, in which
             ``torch`` and ``F`` (``torch.nn.functional``) are known, such as ``"F.softmax(x, -1)"``; or a function of them,
-            as ``module:name``.  Read only when asked for; where not given, the traced program is run on tensors.
-        doc: what it computes; the function's docstring where not given.
+            as ``module:name``.  Read only when needed; by default the traced program runs on tensors.
+        doc: what it computes; by default the function's docstring.
         dtypes: names of the dtypes it is checked in.
-        name: its name; that of the function where not given.
+        name: its name; by default that of the function.
 
     Raises:
         SpecError: the declaration is not well formed.

@@ -40,8 +40,8 @@ def topk(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
 
 @located
 def kthvalue(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
-    """The ``k``-th smallest element along ``axis`` (the first is the smallest), which goes away, and its i32 index; of equal
-    elements those before it come first."""
+    """The ``k``-th smallest element along ``axis`` (the first is the smallest), which is removed, and its i32 index; equal
+    elements keep their order."""
     at = check_axis(axis, x.ndim)
     both = record(Sort(x.op, at, False, _count(x, k, axis, "kthvalue")))
     return _element(make(Result(both, 0)), k - 1, at), _element(make(Result(both, 1)), k - 1, at)
@@ -49,8 +49,8 @@ def kthvalue(x: Traced, k: int, axis: int = -1) -> tuple[Traced, Traced]:
 
 @located
 def median(x: Traced, axis: int = -1) -> Traced:
-    """The element in the middle of those along ``axis``, which goes away; of an even number the mean of the two in the middle,
-    as numpy has it.  NaN where an element is."""
+    """The middle element along ``axis``, which is removed; for an even number of elements the mean of the two in the middle,
+    as in numpy.  NaN if an element is NaN."""
     at = check_axis(axis, x.ndim)
     size = x.shape[at]
     if not isinstance(size, int):
@@ -66,8 +66,8 @@ def median(x: Traced, axis: int = -1) -> Traced:
 
 @located
 def mode(x: Traced, axis: int = -1) -> Traced:
-    """The element that appears most often along ``axis``, which goes away; of several the smallest.  Each NaN is one of its
-    own."""
+    """The element that appears most often along ``axis``, which is removed; the smallest of equally frequent ones.  Each NaN
+    counts separately."""
     at = check_axis(axis, x.ndim)
     ordered = sort(x, at)
     length = views.iota(ordered.shape, at) - _begin_of_runs(ordered, at)
@@ -78,7 +78,7 @@ def mode(x: Traced, axis: int = -1) -> Traced:
 @located
 def unique_counts(x: Traced, axis: int = -1) -> tuple[Traced, Traced, Traced]:
     """The different elements along ``axis`` in ascending order, how often each appears (i32), and how many there are (i32, as a
-    dim of 1).  Both arrays are as long as ``x``: what stands behind the different elements is 0.  Each NaN counts by itself."""
+    dim of 1).  Both arrays are as long as ``x``: after the different elements they have 0.  Each NaN counts separately."""
     at = check_axis(axis, x.ndim)
     ordered = sort(x, at)
     place = views.iota(ordered.shape, at)
@@ -113,8 +113,8 @@ def _element(x: Traced, number: int, axis: int) -> Traced:
 
 @located
 def searchsorted(line: Traced, values: Traced, right: bool = False) -> Traced:
-    """How many elements of ``line``, one dim of known size in ascending order, are below each of ``values`` (with ``right``: at
-    most it), as i32."""
+    """How many elements of ``line``, one dim of known size in ascending order, are below each of ``values`` (or not
+    above it, with ``right``), as i32."""
     if line.ndim != 1:
         raise spec_error(f"searchsorted in an array of {line.ndim} dims", "give a line of one dim")
     (size,) = line.shape
@@ -130,8 +130,8 @@ def searchsorted(line: Traced, values: Traced, right: bool = False) -> Traced:
 
 @located
 def histogram(x: Traced, edges: Traced) -> Traced:
-    """How many elements of ``x`` lie between two neighbouring ``edges``, which ascend: those at the lower one are in, at the
-    upper one only in the last bin, as numpy has it.  i32, one less than there are edges; NaN is in no bin."""
+    """How many elements of ``x`` lie between two neighbouring ``edges``, which ascend.  The lower edge is in its bin, the
+    upper one only in the last bin, as in numpy.  i32, one bin less than edges; NaN is in no bin."""
     bins = edges.shape[0] - 1
     flat = views.reshape(x, -1)
     last = ew.equal(flat, views.broadcast_to(edges[-1:], flat.shape))
@@ -155,8 +155,8 @@ def bincount(x: Traced, size: Size, weights: Traced | None = None) -> Traced:
 
 @located
 def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = "add") -> Traced:
-    """``x`` with ``updates`` where ``indices`` says along ``axis``: ``mode`` is set (of several the last), add, mul, max or
-    min.  Those outside are dropped."""
+    """``x`` with ``updates`` at ``indices`` along ``axis``.  ``mode`` is set (the last of several counts), add, mul, max or
+    min.  Indices outside are dropped."""
     if mode not in SCATTER:
         raise spec_error(f"a scatter with mode {mode!r}", f"modes are {', '.join(SCATTER)}")
     return make(Scatter(x.op, indices.op, as_traced(updates, x.type.dtype).op, check_axis(axis, x.ndim), mode))
@@ -165,8 +165,8 @@ def scatter(x: Traced, indices: Traced, updates: Traced, axis: int, mode: str = 
 @located
 def index_put(x: Traced, indices: Sequence[Traced], values: Value, accumulate: bool = False) -> Traced:
     """``x`` with ``values`` at ``indices``, an array of integers for each of its first dims, which broadcast (PyTorch's
-    ``index_put``); with ``accumulate`` added there.  Of several values for one place the last one is set, or all are added.
-    What lies outside is dropped."""
+    ``index_put``); with ``accumulate`` they are added there.  Of several values for one place the last one is set,
+    or all are added.  Indices outside are dropped."""
     arrays = [indices] if isinstance(indices, Traced) else list(indices)
     if not arrays or len(arrays) > x.ndim:
         raise spec_error(f"{len(arrays)} arrays of indices for {x.ndim} dims", "give one for each of the first dims")

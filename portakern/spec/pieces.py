@@ -191,6 +191,6 @@ def diag(x: Traced, k: int = 0) -> Traced:
 
 @located
 def one_hot(indices: Traced, count: Size, dtype: str = "f32") -> Traced:
-    """1 where the new last dim's coordinate is the index, 0 elsewhere; none where the index is outside."""
+    """1 where the coordinate along the new last dim is the index, else 0; all 0 if the index is outside."""
     line = views.arange(count, indices.type.dtype)
     return ew.cast(views.expand_dims(indices, -1) == line, dtype)

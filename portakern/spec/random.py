@@ -48,7 +48,7 @@ def normal(seed: Traced | int, shape: Sequence[Size], mean: float = 0.0, std: fl
 
 @located
 def bernoulli(seed: Traced | int, shape: Sequence[Size], chance: float = 0.5) -> Traced:
-    """True with ``chance``, to within 2 ** -32."""
+    """True with probability ``chance``, to within 2 ** -32."""
     if not 0.0 <= chance <= 1.0:
         raise spec_error(f"a chance of {chance}", "chances are from 0 to 1")
     return ew.cast(random_bits(seed, shape), "i64") < round(chance * 2**32)
@@ -56,7 +56,7 @@ def bernoulli(seed: Traced | int, shape: Sequence[Size], chance: float = 0.5) ->
 
 @located
 def dropout(x: Traced, seed: Traced | int, chance: float = 0.5) -> Traced:
-    """``x / (1 - chance)`` with zeros in place of elements, each with ``chance``."""
+    """``x / (1 - chance)``, where each element is 0 with probability ``chance``."""
     if not 0.0 <= chance < 1.0:
         raise spec_error(f"a chance of {chance}", "chances of being dropped are from 0 to below 1")
     return ew.where(bernoulli(seed, x.shape, chance), 0, x * (1.0 / (1.0 - chance)))

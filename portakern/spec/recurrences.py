@@ -24,10 +24,10 @@ def associative_scan(fn: Callable[..., Any], xs: Any, axis: int = 0, reverse: bo
     ``torch.associative_scan`` give them: element i joins elements 0 to i, with ``reverse`` those from i to the end.
 
     Args:
-        fn: joins a left part with the part right of it.  Where ``xs`` is one array it is called ``fn(left, right)`` with one
-            number of each and gives one; where ``xs`` is a tuple of arrays, with tuples of numbers, and gives a tuple.  Numbers
-            have the dtypes of their arrays.  It must be associative, ``fn(fn(a, b), c) == fn(a, fn(b, c))``, since kernels
-            join neighbours in any grouping; it need not commute, and needs no identity.
+        fn: joins a left part with the part right of it.  If ``xs`` is one array, it is called ``fn(left, right)`` with one
+            number of each and gives one.  If ``xs`` is a tuple of arrays, it takes tuples of numbers and gives a tuple.
+            Numbers have the dtypes of their arrays.  It must be associative, ``fn(fn(a, b), c) == fn(a, fn(b, c))``,
+            because kernels join neighbours in any grouping.  It need not commute, and needs no identity.
         xs: an array, or a tuple of arrays of one shape.
         axis: along which to run; negative ones count from the end.
         reverse: run from the end; ``fn``'s first argument is then the part nearer to the end, as in JAX.
@@ -96,11 +96,11 @@ def scan(fn: Callable[..., Any], init: Any, xs: Any = None, length: Size | None 
         fn: one step, ``fn(carry, x) -> (carry, y)``, of any functions on arrays.  Arrays from outside may be used.
         init: the first carry: an array, a number, or tuples of them (``None`` for none).  A carry keeps its shape and dtype.
         xs: an array, or tuples of arrays, of equal size along ``axis``, or ``None``; ``x`` is what they have at one step.
-        length: how many steps; needed where ``xs`` is ``None``.
+        length: how many steps; needed if ``xs`` is ``None``.
         reverse: from the last step down to the first.  The ``y`` of a step lies where its ``x`` lies.
         axis: of ``xs`` and of the ``ys``, along which the steps follow each other; negative ones count from the end.
 
-    Returns: the carry after the last step (``init`` where there are none), and the ``ys`` of all steps along ``axis``.
+    Returns: the carry after the last step (``init`` if there are none), and the ``ys`` of all steps along ``axis``.
 
     Raises :class:`SpecError` where ``fn`` gives another carry than it takes, or no pair.
     """

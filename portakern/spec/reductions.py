@@ -33,43 +33,43 @@ def as_truth(x: Traced) -> Traced:
 
 @located
 def sum(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The sum over ``axis`` (all of them without one), in the dtype of ``x``; booleans are counted in i32."""
+    """The sum over ``axis`` (by default all), in the dtype of ``x``; booleans are counted in i32."""
     return _fold("sum", as_number(x), axis, keepdims)
 
 
 @located
 def prod(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The product over ``axis``; of nothing 1."""
+    """The product over ``axis``; 1 if there are no elements."""
     return _fold("prod", as_number(x), axis, keepdims)
 
 
 @located
 def max(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The largest; NaN where any is."""
+    """The largest element; NaN if any is NaN."""
     return _fold("max", as_number(x), axis, keepdims)
 
 
 @located
 def min(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The smallest; NaN where any is."""
+    """The smallest element; NaN if any is NaN."""
     return _fold("min", as_number(x), axis, keepdims)
 
 
 @located
 def any(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """Whether any is true along ``axis``; of nothing false."""
+    """Whether any element is true along ``axis``; false if there are none."""
     return _fold("any", as_truth(x), axis, keepdims)
 
 
 @located
 def all(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """Whether all are true along ``axis``; of nothing true."""
+    """Whether all elements are true along ``axis``; true if there are none."""
     return _fold("all", as_truth(x), axis, keepdims)
 
 
 @located
 def mean(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The mean over ``axis``; of integers in f32."""
+    """The mean over ``axis``; f32 for integers."""
     x = x if DTYPES[x.type.dtype].is_float else ew.cast(x, "f32")
     count = product(tuple(x.shape[a] for a in views.check_axes(axis, x.ndim)))
     return ew.divide(sum(x, axis, keepdims), make(DimSize(count, x.type.dtype)))
@@ -90,13 +90,13 @@ def std(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 @located
 def argmax(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the largest along ``axis``, the lowest among equals; NaN, where any is, counts as the largest."""
+    """The i32 index of the largest along ``axis``, the lowest among equals; a NaN counts as the largest."""
     return make(ArgFold("max", x.op, views.check_axis(axis, x.ndim)))
 
 
 @located
 def argmin(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the smallest along ``axis``, the lowest among equals; NaN, where any is, counts as the smallest."""
+    """The i32 index of the smallest along ``axis``, the lowest among equals; a NaN counts as the smallest."""
     return make(ArgFold("min", x.op, views.check_axis(axis, x.ndim)))
 
 

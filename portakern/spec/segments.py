@@ -36,46 +36,46 @@ def _segments(fn: str, x: Traced, offsets: Traced, axis: int) -> Traced:
 def segment_sum(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
     """Sums of the segments of ``axis`` that ``offsets`` mark, in the dtype of ``x``: [P, D] and [N + 1] give [N, D].
 
-    Element i along ``axis`` is the sum of elements ``offsets[i]`` to below ``offsets[i + 1]``; of nothing it is 0.  Elementwise
-    work and ``pk.take`` before it are in its kernel: ``pk.segment_sum(values[:, None] * pk.take(b, columns), offsets)`` is the
-    product of a sparse matrix in rows (CSR) with a dense one.
+    Element i along ``axis`` is the sum of elements ``offsets[i]`` to below ``offsets[i + 1]``; 0 for an empty segment.
+    Elementwise work and ``pk.take`` before it are in its kernel.  So the product of a sparse matrix in rows (CSR) with a dense
+    one is ``pk.segment_sum(values[:, None] * pk.take(b, columns), offsets)``.
     """
     return _segments("sum", as_number(x), offsets, axis)
 
 
 @located
 def segment_prod(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """Products of segments, as :func:`segment_sum`; of nothing 1."""
+    """Products of segments, as :func:`segment_sum`; 1 for an empty segment."""
     return _segments("prod", as_number(x), offsets, axis)
 
 
 @located
 def segment_max(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """The largest of each segment, as :func:`segment_sum`; NaN where any is, of nothing -inf (the lowest integer)."""
+    """The largest of each segment, as :func:`segment_sum`; NaN if any element is, -inf (the lowest integer) if it is empty."""
     return _segments("max", as_number(x), offsets, axis)
 
 
 @located
 def segment_min(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """The smallest of each segment, as :func:`segment_sum`; NaN where any is, of nothing inf (the highest integer)."""
+    """The smallest of each segment, as :func:`segment_sum`; NaN if any element is, inf (the highest integer) if it is empty."""
     return _segments("min", as_number(x), offsets, axis)
 
 
 @located
 def segment_any(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """Whether any of each segment is true, as :func:`segment_sum`; of nothing false."""
+    """Whether any element of each segment is true, as :func:`segment_sum`; false if it is empty."""
     return _segments("any", as_truth(x), offsets, axis)
 
 
 @located
 def segment_all(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """Whether all of each segment are true, as :func:`segment_sum`; of nothing true."""
+    """Whether all elements of each segment are true, as :func:`segment_sum`; true if it is empty."""
     return _segments("all", as_truth(x), offsets, axis)
 
 
 @located
 def segment_mean(x: Traced, offsets: Traced, axis: int = 0) -> Traced:
-    """Means of segments, as :func:`segment_sum`; of integers in f32, of nothing NaN."""
+    """Means of segments, as :func:`segment_sum`; f32 for integers, NaN for an empty segment."""
     x = x if DTYPES[x.type.dtype].is_float else ew.cast(x, "f32")
     total = segment_sum(x, offsets, axis)
     at = views.check_axis(axis, x.ndim)

@@ -69,7 +69,7 @@ def _reshape_hint(total: Size, part: Size) -> str:
 
 @located
 def transpose(x: Traced, *order: Any) -> Traced:
-    """Dims in another order: ``order[i]`` is the dim of ``x`` that comes to place ``i``; without one, reversed."""
+    """Dims in another order: ``order[i]`` is the dim of ``x`` that moves to place ``i``; by default reversed."""
     given = order[0] if len(order) == 1 and isinstance(order[0], tuple | list) else order
     axes = check_axes(typed("Axis", given), x.ndim) if given else tuple(reversed(range(x.ndim)))
     if len(axes) != x.ndim:
@@ -91,7 +91,7 @@ def swapaxes(x: Traced, a: int, b: int) -> Traced:
 
 @located
 def expand_dims(x: Traced, axis: int | Sequence[int]) -> Traced:
-    """Dims of 1 put in, so that they are at ``axis`` of the result."""
+    """``x`` with dims of 1 inserted, such that they are at ``axis`` of the result."""
     count = 1 if isinstance(axis, int) else len(axis)
     new = check_axes(axis, x.ndim + count)
     kept = [i for i in range(x.ndim + count) if i not in new]
@@ -103,7 +103,7 @@ def expand_dims(x: Traced, axis: int | Sequence[int]) -> Traced:
 
 @located
 def squeeze(x: Traced, axis: Axis = None) -> Traced:
-    """Dims of 1 taken out: those named, else all."""
+    """`x` without dims of 1: those named, else all."""
     axes = tuple(i for i, s in enumerate(x.shape) if s == 1) if axis is None else check_axes(axis, x.ndim)
     for a in axes:
         if x.shape[a] != 1:
@@ -138,19 +138,19 @@ def iota(shape: Sequence[Size], axis: int, dtype: Any = "i32") -> Traced:
 
 @located
 def full(shape: Sequence[Size], value: float | int | bool | Traced, dtype: Any = "f32") -> Traced:
-    """``value`` everywhere."""
+    """An array of ``value``."""
     return ew.expand(as_traced(value, dtype_name(dtype)), _checked(shape))
 
 
 @located
 def zeros(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
-    """0 everywhere."""
+    """An array of zeros."""
     return full(shape, 0, dtype)
 
 
 @located
 def ones(shape: Sequence[Size], dtype: Any = "f32") -> Traced:
-    """1 everywhere."""
+    """An array of ones."""
     return full(shape, 1, dtype)
 
 
@@ -193,7 +193,7 @@ def _checked(shape: Sequence[Any]) -> tuple[Size, ...]:
 
 @located
 def flip(x: Traced, axis: Axis = None) -> Traced:
-    """The order of elements reversed."""
+    """`x` with the order of elements reversed along `axis`."""
     return make(Flip(x.op, check_axes(axis, x.ndim)))
 
 

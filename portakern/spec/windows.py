@@ -55,8 +55,8 @@ def conv(
     """Convolution in 1 to 3 dims.
 
     ``layout="NHWC"``: x [N, *spatial, C] with w [*window, C / groups, O] gives [N, *positions, O].  ``"NCHW"``, as in PyTorch:
-    x [N, C, *spatial] with w [O, C / groups, *window] (transposed: [C, O / groups, *window]) gives [N, O, *positions].  Where
-    no layout is given, it is the one that the arrays fit, NHWC where they fit both.
+    x [N, C, *spatial] with w [O, C / groups, *window] (transposed: [C, O / groups, *window]) gives [N, O, *positions].
+    By default it is the layout that the arrays fit, or NHWC if they fit both.
 
     ``padding`` is a number, one per spatial dim, or (before, after) pairs.  ``transposed`` is the gradient form, with
     (size - 1) * stride - before - after + dilation * (window - 1) + 1 positions; PyTorch's ``output_padding`` is subtracted
@@ -205,7 +205,7 @@ class _Pooling:
 @located
 def max_pool(x: Traced, window: Each, stride: Each | None = None, padding: Pads = 0, dilation: Each = 1, ceil: bool = False,
              indices: bool = False) -> Any:  # fmt: skip
-    """The largest of every window of x [N, *spatial, C]; windows follow each other unless ``stride`` says otherwise.
+    """The largest of every window of x [N, *spatial, C]; by default ``stride`` is the window's size.
 
     ``ceil`` counts a last window that ends outside; ``indices`` gives beside it the i32 index of the largest among all
     spatial elements of x, the lowest among equals.
@@ -248,8 +248,8 @@ def min_pool(x: Traced, window: Each, stride: Each | None = None, padding: Pads 
 @located
 def avg_pool(x: Traced, window: Each, stride: Each | None = None, padding: Pads = 0, ceil: bool = False, count_pads: bool = True
              ) -> Traced:  # fmt: skip
-    """The mean of every window of x [N, *spatial, C]; pads count as zeros, unless ``count_pads`` is false: then the mean is of
-    what lies in x.  What ``ceil`` adds after the pads never counts."""
+    """The mean of every window of x [N, *spatial, C]; pads count as zeros, unless ``count_pads`` is false: then only
+    elements of x count.  What ``ceil`` adds after the pads never counts."""
     p = _Pooling(x, window, stride, padding, 1, ceil)
     total = p.fold("sum", x)
     if count_pads and not builtins.any(p.more):

@@ -16,59 +16,59 @@ from portakern.study.row_fields import EnvironmentFields, ErrorFields, EstimateF
 class MachineFields(TypedDict):
     """The machine and its Python."""
 
-    portakern: Annotated[str, "version"]
-    python: Annotated[str, "version"]
+    portakern: Annotated[str, "version of portakern"]
+    python: Annotated[str, "version of Python"]
     executable: Annotated[str, "the interpreter"]
     system: Annotated[str, "operating system"]
     machine: Annotated[str, "instruction set of the CPU"]
     processor: Annotated[str, "name of the CPU; may be empty"]
-    cores: Annotated[int, "of the CPU"]
+    cores: Annotated[int, "cores of the CPU"]
 
 
 class CacheStateFields(TypedDict):
     """Where binaries are kept, and whether that works."""
 
     directory: Annotated[str, "the folder"]
-    free_bytes: Annotated[int | None, "left on its disk"]
-    error: Annotated[str, "why it cannot be used; empty where it can"]
+    free_bytes: Annotated[int | None, "free on its disk"]
+    error: Annotated[str, "why it cannot be used; empty if it can"]
     hint: Annotated[str, "what to do next; may be empty"]
 
 
 class PackageFields(TypedDict):
     """A package of an extra."""
 
-    name: Annotated[str, "as pip knows it"]
-    wanted: Annotated[str, "versions that will do; empty for any"]
-    version: Annotated[str | None, "installed; null where it is not"]
-    satisfied: Annotated[bool, "whether that will do"]
+    name: Annotated[str, "its name for pip"]
+    wanted: Annotated[str, "versions that work; empty for any"]
+    version: Annotated[str | None, "the installed version; null if there is none"]
+    satisfied: Annotated[bool, "whether this version works"]
 
 
 class ExtraFields(TypedDict):
     """An extra of the package."""
 
     name: Annotated[str, "`pip install 'portakern[name]'`"]
-    packages: Annotated[list[PackageFields], "what it brings"]
-    complete: Annotated[bool, "whether all of them are there"]
-    gives: Annotated[list[str], "what can be done with it"]
-    command: Annotated[str, "what installs it"]
+    packages: Annotated[list[PackageFields], "packages that it brings"]
+    complete: Annotated[bool, "whether all of them are installed"]
+    gives: Annotated[list[str], "what it makes possible"]
+    command: Annotated[str, "the command that installs it"]
 
 
 class ToolFields(TypedDict):
     """A program from outside pip."""
 
-    name: Annotated[str, "as it is called"]
+    name: Annotated[str, "its name"]
     gives: Annotated[str, "what it is used for"]
-    path: Annotated[str | None, "where it is; null or empty where it is not"]
+    path: Annotated[str | None, "its place; null or empty if it is not installed"]
 
 
 class DriverFields(TypedDict):
     """A vendor's driver, as far as it was found."""
 
-    name: Annotated[str, "of portakern's driver"]
-    title: Annotated[str, "what it opens"]
+    name: Annotated[str, "name of portakern's driver"]
+    title: Annotated[str, "what the driver opens"]
     present: Annotated[bool, "whether its library could be opened"]
-    path: Annotated[str, "of the library; may be empty"]
-    version: Annotated[str, "of the driver; may be empty"]
+    path: Annotated[str, "path of the library; may be empty"]
+    version: Annotated[str, "version of the driver; may be empty"]
     device_count: Annotated[int, "usable devices"]
     error: Annotated[str, "why the library or a device is not there; empty if all is well"]
 
@@ -86,10 +86,10 @@ class AbilityFields(TypedDict):
 class LanguageFields(TypedDict):
     """A language and what it can do here."""
 
-    name: Annotated[str, "of targets"]
-    title: Annotated[str, "in words"]
-    backend: Annotated[str, "which brings it"]
-    extra: Annotated[str, "that brings its tools; may be empty"]
+    name: Annotated[str, "its name in targets"]
+    title: Annotated[str, "its name in words"]
+    backend: Annotated[str, "the backend that has it"]
+    extra: Annotated[str, "the extra that brings its tools; may be empty"]
     targets: Annotated[list[str], "its instruction sets"]
     abilities: Annotated[list[AbilityFields], "one for each part and instruction set"]
 
@@ -97,9 +97,9 @@ class LanguageFields(TypedDict):
 class JailFields(TypedDict):
     """What keeps a stranger's kernel in."""
 
-    parts: Annotated[list[str], "that hold here"]
-    lacking: Annotated[list[str], "that a whole jail needs beside"]
-    reasons: Annotated[dict[str, str], "why parts do not hold"]
+    parts: Annotated[list[str], "parts that work here"]
+    lacking: Annotated[list[str], "parts that a whole jail also needs"]
+    reasons: Annotated[dict[str, str], "why parts do not work"]
 
 
 class Doctor(TypedDict):
@@ -107,16 +107,16 @@ class Doctor(TypedDict):
 
     portakern: Annotated[str, "version that wrote it"]
     schema: Annotated[int, "version of this form"]
-    healthy: Annotated[bool, "whether nothing that must work is at fault"]
-    machine: Annotated[MachineFields, "where it was asked"]
-    cache: Annotated[CacheStateFields, "of binaries"]
-    extras: Annotated[list[ExtraFields], "of the package"]
+    healthy: Annotated[bool, "whether all that must work does work"]
+    machine: Annotated[MachineFields, "the machine that was asked"]
+    cache: Annotated[CacheStateFields, "the cache of binaries"]
+    extras: Annotated[list[ExtraFields], "extras of the package"]
     gives: Annotated[dict[str, list[str]], "what each extra gives, by its name"]
     executables: Annotated[list[ToolFields], "programs from outside pip"]
-    drivers: Annotated[list[DriverFields], "of vendors"]
-    languages: Annotated[list[LanguageFields], "of all backends"]
+    drivers: Annotated[list[DriverFields], "drivers of vendors"]
+    languages: Annotated[list[LanguageFields], "languages of all backends"]
     broken: Annotated[dict[str, str], "backends that could not be loaded, and why"]
-    jail: Annotated[JailFields, "for kernels from elsewhere"]
+    jail: Annotated[JailFields, "the jail for kernels from elsewhere"]
 
 
 # ---- targets --------------------------------------------------------------------------------------------------------------
@@ -126,41 +126,41 @@ class FigureFields(TypedDict):
     """A figure of a device."""
 
     value: Annotated[float, "the number"]
-    unit: Annotated[str, "of it"]
-    source: Annotated[str, "where it is from"]
+    unit: Annotated[str, "its unit"]
+    source: Annotated[str, "the source of the figure"]
 
 
 class MatrixFields(TypedDict):
     """A shape of the matrix units."""
 
-    name: Annotated[str, "of the instruction or unit"]
+    name: Annotated[str, "name of the instruction or unit"]
     m: Annotated[int, "rows of the result"]
     n: Annotated[int, "columns of the result"]
     k: Annotated[int, "products summed"]
-    operands: Annotated[str, "dtype"]
-    accumulator: Annotated[str, "dtype"]
-    source: Annotated[str, "where it is from"]
+    operands: Annotated[str, "dtype of the operands"]
+    accumulator: Annotated[str, "dtype of the sums"]
+    source: Annotated[str, "the source of the figure"]
 
 
 class TargetFields(TypedDict):
     """A target with all that is known of its device."""
 
     target: Annotated[str, "`language:device`"]
-    language: Annotated[str, "in words"]
-    backend: Annotated[str, "which brings it"]
+    language: Annotated[str, "name of the language in words"]
+    backend: Annotated[str, "the backend that has it"]
     isa: Annotated[str, "the instruction set"]
-    product: Annotated[str | None, "the product named, else the one that stands for the instruction set"]
-    vendor: Annotated[str, "who makes it"]
+    product: Annotated[str | None, "the named product, else the default product of the instruction set"]
+    vendor: Annotated[str, "the maker"]
     kind: Annotated[str, "`gpu`, `tpu` or `cpu`"]
-    title: Annotated[str, "in words"]
-    dtypes: Annotated[list[str], "that it has"]
-    alternatives: Annotated[dict[str, str], "for dtypes that it has not"]
-    features: Annotated[list[str], "that code depends on"]
-    figures: Annotated[dict[str, FigureFields], "by name"]
+    title: Annotated[str, "its name in words"]
+    dtypes: Annotated[list[str], "dtypes that the device has"]
+    alternatives: Annotated[dict[str, str], "replacements for dtypes that the device lacks"]
+    features: Annotated[list[str], "features that code depends on"]
+    figures: Annotated[dict[str, FigureFields], "figures by name"]
     matrix: Annotated[list[MatrixFields], "shapes of the matrix units"]
-    products: Annotated[list[str], "of the same instruction set"]
-    options: Annotated[dict[str, str], "of schedules, each with what it means"]
-    extra: Annotated[str | None, "that brings its tools"]
+    products: Annotated[list[str], "products of the same instruction set"]
+    options: Annotated[dict[str, str], "options of schedules, with their meaning"]
+    extra: Annotated[str | None, "the extra that brings its tools"]
 
 
 class Targets(TypedDict):
@@ -168,7 +168,7 @@ class Targets(TypedDict):
 
     portakern: Annotated[str, "version that wrote it"]
     schema: Annotated[int, "version of this form"]
-    targets: Annotated[list[TargetFields], "that were asked for"]
+    targets: Annotated[list[TargetFields], "the targets that were asked for"]
 
 
 # ---- inspect --------------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class Targets(TypedDict):
 class FaultFields(ErrorFields, total=False):
     """What a simulator found wrong in a kernel."""
 
-    line: Annotated[str, "of the text, where it names one"]
+    line: Annotated[str, "the line of the text, if known"]
 
 
 class RemarkFields(TypedDict):
@@ -185,7 +185,7 @@ class RemarkFields(TypedDict):
 
     line: Annotated[int, "its number"]
     kind: Annotated[str, "`missing`, `assumes` or `note`"]
-    text: Annotated[str, "what it is"]
+    text: Annotated[str, "the remark"]
     instead: Annotated[str, "what the target has; may be empty"]
     source: Annotated[str, "the line"]
 
@@ -194,17 +194,17 @@ class InspectionFields(TypedDict):
     """What was found on one target."""
 
     target: Annotated[str, "`language:device`"]
-    device: Annotated[str, "in words"]
-    tool: Annotated[str, "the compiler with its version; empty where nothing was compiled"]
+    device: Annotated[str, "name of the device in words"]
+    tool: Annotated[str, "the compiler with its version; empty if nothing was compiled"]
     kernels: Annotated[list[KernelResources], "what each kernel uses"]
     instructions: Annotated[dict[str, dict[str, int]], "how many of each kind, by kernel"]
-    estimate: Annotated[EstimateFields | None, "of the time"]
-    ran: Annotated[str, "what executed it; empty where nothing did"]
-    fault: Annotated[FaultFields | None, "what that reported"]
+    estimate: Annotated[EstimateFields | None, "the estimated time"]
+    ran: Annotated[str, "what executed it; empty if nothing did"]
+    fault: Annotated[FaultFields | None, "the fault that was found"]
     notes: Annotated[list[str], "what was not done, and why"]
-    remarks: Annotated[list[RemarkFields], "on lines of the text"]
-    error: Annotated[ErrorFields | None, "what ended it"]
-    own_arrays: Annotated[bool, "whether it ran on arrays that its file brings"]
+    remarks: Annotated[list[RemarkFields], "remarks on lines of the text"]
+    error: Annotated[ErrorFields | None, "the error that ended it"]
+    own_arrays: Annotated[bool, "whether it ran on arrays from its own file"]
 
 
 class Inspections(TypedDict):
@@ -212,8 +212,8 @@ class Inspections(TypedDict):
 
     portakern: Annotated[str, "version that wrote it"]
     schema: Annotated[int, "version of this form"]
-    file: Annotated[str, "that was looked at"]
-    entry: Annotated[str, "the kernel named; may be empty"]
+    file: Annotated[str, "the file"]
+    entry: Annotated[str, "the kernel that was named; may be empty"]
     findings: Annotated[list[InspectionFields], "one for each target"]
 
 
@@ -223,8 +223,8 @@ class Inspections(TypedDict):
 class KindFields(TypedDict):
     """How much of one kind there is."""
 
-    pieces: Annotated[int, "of it"]
-    bytes: Annotated[int, "of all of them"]
+    pieces: Annotated[int, "number of entries"]
+    bytes: Annotated[int, "bytes of these entries"]
 
 
 class CacheReport(TypedDict, total=False):
@@ -232,14 +232,14 @@ class CacheReport(TypedDict, total=False):
 
     portakern: Required[Annotated[str, "version that wrote it"]]
     schema: Required[Annotated[int, "version of this form"]]
-    directory: Required[Annotated[str, "where it is"]]
-    size: Annotated[int | None, "`size`: what may be left, in bytes; null for no limit"]
-    age_s: Annotated[float | None, "`size`: how long ago it may have been used, in seconds; null for no limit"]
-    kinds: Annotated[dict[str, KindFields], "`size`: what there is, by kind"]
-    removed: Annotated[int, "`prune`: pieces"]
-    removed_bytes: Annotated[int, "`prune`: their bytes"]
-    left: Annotated[int, "`prune`: pieces"]
-    left_bytes: Annotated[int, "`prune`: their bytes"]
+    directory: Required[Annotated[str, "the folder"]]
+    size: Annotated[int | None, "`size`: the limit of the cache in bytes; null for none"]
+    age_s: Annotated[float | None, "`size`: entries unused for so many seconds are removed; null for no limit"]
+    kinds: Annotated[dict[str, KindFields], "`size`: what the cache has, by kind"]
+    removed: Annotated[int, "`prune`: number of entries removed"]
+    removed_bytes: Annotated[int, "`prune`: bytes removed"]
+    left: Annotated[int, "`prune`: number of entries left"]
+    left_bytes: Annotated[int, "`prune`: bytes left"]
 
 
 # ---- tune -----------------------------------------------------------------------------------------------------------------
@@ -260,29 +260,29 @@ class TuningFields(TypedDict, total=False):
 
     operator: Required[Annotated[str, "its name"]]
     target: Required[Annotated[str, "`language:device`"]]
-    dtype: Required[Annotated[str | None, "of the inputs"]]
-    error: Annotated[ErrorFields, "what ended it"]
+    dtype: Required[Annotated[str | None, "dtype of the inputs"]]
+    error: Annotated[ErrorFields, "the error that ended it"]
     shape: Annotated[dict[str, Any] | None, "sizes by dim"]
-    params: Annotated[dict[str, Any] | None, "of the operator"]
-    key: Annotated[str, "what the schedule is kept under"]
+    params: Annotated[dict[str, Any] | None, "parameters of the operator"]
+    key: Annotated[str, "the key of the schedule in the database"]
     by: Annotated[Literal["time", "estimate"], "what it was searched by"]
-    space: Annotated[int, "points in it"]
-    proposer: Annotated[str, "how it was searched"]
-    proposed: Annotated[int, "candidates"]
-    compiled: Annotated[int, "candidates"]
-    resumed: Annotated[int, "known from an earlier run"]
-    samples: Annotated[int, "taken in all"]
+    space: Annotated[int, "size of the search space"]
+    proposer: Annotated[str, "the method of the search"]
+    proposed: Annotated[int, "number of candidates that were proposed"]
+    compiled: Annotated[int, "number of candidates that were compiled"]
+    resumed: Annotated[int, "candidates known from an earlier run"]
+    samples: Annotated[int, "number of samples in all"]
     dropped: Annotated[dict[str, int], "how many were dropped, by reason"]
     default: Annotated[str, "the schedule of the backend"]
     best: Annotated[str, "the best one"]
     default_us: Annotated[float | None, "its median in the final race"]
-    best_us: Annotated[float | None, "its median there"]
+    best_us: Annotated[float | None, "its median in the final race"]
     ratio: Annotated[list[float] | None, "how many times as long the default takes: low, value, high"]
-    verdict: Annotated[str | None, "of the best against the default"]
+    verdict: Annotated[str | None, "verdict on the best against the default"]
     stored: Annotated[bool, "whether the best was kept"]
-    note: Annotated[str, "why not, or what else there is to say; may be empty"]
-    interrupted: Annotated[bool, "whether it was ended before its time"]
-    seconds: Annotated[float, "that it took"]
+    note: Annotated[str, "why it was not kept, or another remark; may be empty"]
+    interrupted: Annotated[bool, "whether it was interrupted"]
+    seconds: Annotated[float, "duration of the search"]
     peers: Annotated[list[PeerEstimate], "by estimate: what others make of the operator"]
     tried: Annotated[list[TrialFields], "every candidate that was compiled"]
     row: Annotated[Row | None, "of the schedule that was kept"]
@@ -293,5 +293,5 @@ class Tunings(TypedDict):
 
     portakern: Annotated[str, "version that wrote it"]
     schema: Annotated[int, "version of this form"]
-    environment: Annotated[EnvironmentFields, "where it was done"]
+    environment: Annotated[EnvironmentFields, "the machine"]
     tunings: Annotated[list[TuningFields], "one for each search"]

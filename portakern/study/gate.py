@@ -88,7 +88,7 @@ def gate(before: Iterable[Row], now: Iterable[Row], margin: float = MARGIN, why:
 
     Args:
         before, now: rows; the newest of each case counts.
-        margin: how much slower is no regression.
+        margin: a slowdown up to this is no regression.
         why: of cases that ``now`` lacks, what kept them from being measured.
     """
     known, found, reasons = newest(before), list(now), why or {}

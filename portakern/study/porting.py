@@ -339,7 +339,7 @@ def _balance(p: _Pair) -> Said:
         found.append((product.name, peak.value / memory.value, [peak.source, memory.source]))
     (name_a, a, from_a), (name_b, b, from_b) = found
     yield (
-        f"arithmetic in {dtype} and memory take as long at {b:.0f} FLOP a byte on {name_b} and at {a:.0f} on {name_a}",
+        f"arithmetic in {dtype} and memory balance at {b:.0f} FLOP a byte on {name_b}, and at {a:.0f} on {name_a}",
         [*from_a, *from_b],
     )
 

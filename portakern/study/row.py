@@ -39,7 +39,7 @@ class Row:
     schedule_note: Annotated[str | None, "which tuned entry it is, or why one is not used"] = None
     evidence: Annotated[str | None, Evidence | None, "the highest level reached; each contains those before it"] = None
     method: Annotated[str | None, "how that was reached, and what kept it from a higher level"] = None
-    correct: Annotated[bool | None, "whether the results are the operator's; null where nothing ran"] = None
+    correct: Annotated[bool | None, "whether the results are the operator's; null if nothing ran"] = None
     max_error_ratio: Annotated[float | None, "the largest error as a share of what is allowed"] = None
     error: Annotated[Mapping[str, str] | None, f.ErrorFields, "what ended the row, if anything did"] = None
     source_hash: Annotated[str | None, "SHA-256 of the text with its headers and launches"] = None
@@ -48,8 +48,8 @@ class Row:
     estimate: Annotated[Mapping[str, Any] | None, f.EstimateFields, "a predicted time, which is no evidence"] = None
     time: Annotated[Mapping[str, Any] | None, f.TimeFields, "a measured time"] = None
     environment: Annotated[Mapping[str, Any] | None, f.EnvironmentFields, "the machine the row was taken on"] = None
-    cost: Annotated[Mapping[str, Any] | None, f.CostFields, "compulsory bytes and operations, where no dim is open"] = None
-    secret: Annotated[str | None, "what a stranger's kernel was judged with"] = None
+    cost: Annotated[Mapping[str, Any] | None, f.CostFields, "compulsory bytes and operations, if no dim is open"] = None
+    secret: Annotated[str | None, "the secret with which a stranger's kernel was judged"] = None
 
     def _repr_html_(self) -> str:
         from portakern.study.report.notebook import row_html

@@ -36,13 +36,13 @@ class KernelResources(TypedDict, total=False):
 class ResourcesFields(KernelResources, total=False):
     """What the kernels use."""
 
-    kernels: Annotated[list[KernelResources], "of each kernel, where there are several"]
+    kernels: Annotated[list[KernelResources], "figures of each kernel, if there are several"]
 
 
 class PeerEstimate(TypedDict, total=False):
     """What someone else makes of the operator, under the same model."""
 
-    name: Required[Annotated[str, "who"]]
+    name: Required[Annotated[str, "whose kernel"]]
     error: Annotated[str, "why there is no estimate"]
     ratio: Annotated[float, "how many times as long as ours"]
     us: Annotated[float, "microseconds"]
@@ -64,7 +64,7 @@ class EstimateFields(TypedDict, total=False):
     confidence: Required[Annotated[str, "in words"]]
     report: Annotated[list[str], "lines for a reader"]
     details: Annotated[dict[str, Any], "the model's own figures"]
-    peers: Annotated[list[PeerEstimate], "what others make of it under the same model"]
+    peers: Annotated[list[PeerEstimate], "estimates for other compilers under the same model"]
 
 
 class StatedPeak(TypedDict):
@@ -72,17 +72,17 @@ class StatedPeak(TypedDict):
 
     value: Annotated[float, "the figure"]
     unit: Annotated[str, "its unit"]
-    share: Annotated[float, "of it that was reached"]
+    share: Annotated[float, "the share of it that was reached"]
     source: Annotated[str, "where it was read"]
 
 
 class RooflineFields(TypedDict):
     """How near a time is to what the device can do."""
 
-    share_of_measured_copy: Annotated[Figure, "of the bandwidth of the driver's own copy in the same process"]
+    share_of_measured_copy: Annotated[Figure, "share of the bandwidth of the driver's own copy in the same process"]
     measured_copy_gbs: Annotated[Figure, "that bandwidth, bytes read and written, in GB/s"]
     measured_copy: Annotated[str | None, "how it was measured"]
-    share_of_stated_peak: Annotated[Figure, "of what the maker states: bandwidth or arithmetic, the larger share"]
+    share_of_stated_peak: Annotated[Figure, "share of what the maker states: of bandwidth or arithmetic, the larger one"]
     stated: Annotated[dict[str, str | StatedPeak] | None, "`product`, and the peaks that count by name"]
     limiter: Annotated[Literal["memory", "arithmetic"] | None, "what a perfect kernel would wait for"]
     bytes: Annotated[int, "compulsory traffic: every input read and every output written once"]
@@ -107,15 +107,15 @@ class PeerFields(TypedDict, total=False):
     ci_low: Annotated[float, "lower end of the ratio's interval"]
     ci_high: Annotated[float, "upper end of the ratio's interval"]
     verdict: Annotated[Literal["FASTER", "SLOWER", "SAME", "UNDECIDED"], "ours against the peer"]
-    samples: Annotated[int, "how many"]
-    correction_us: Annotated[float, "what a pair of events costs, taken off"]
+    samples: Annotated[int, "number of samples"]
+    correction_us: Annotated[float, "the cost of a pair of events, subtracted"]
     calls_per_sample: Annotated[int, "calls in one sample"]
     launch_us: Annotated[Figure, "how long a call keeps the caller"]
     end_to_end_us: Annotated[Figure, "from the call until its work is done"]
     mode_of_timing: Annotated[str, "as the row's `mode`"]
     suspicions: Annotated[list[str], "what does not fit together"]
     throttled: Annotated[int, "how many samples the core marked"]
-    measured: Annotated[str, "how both were measured, where that is not the row's way"]
+    measured: Annotated[str, "how both were measured, if not in the row's way"]
     ours_us: Annotated[float, "our time measured so"]
     ours_ci_low_us: Annotated[float, "lower end of its interval"]
     ours_ci_high_us: Annotated[float, "upper end of its interval"]
@@ -127,16 +127,16 @@ class OptionsFields(TypedDict, total=False):
     """What was asked of the timing."""
 
     budget_s: Annotated[float, "seconds per contender"]
-    min_samples: Annotated[int, "at least, as the budget allows"]
-    max_samples: Annotated[int, "at most"]
+    min_samples: Annotated[int, "at least so many, if the budget allows"]
+    max_samples: Annotated[int, "at most so many"]
     width: Annotated[float, "relative width of the interval at which sampling stops"]
     margin: Annotated[float, "ratios within it are the SAME"]
     cache: Annotated[Literal["cold", "warm"], "whether caches were flushed before each sample"]
     mode: Annotated[Literal["auto", "single", "graph", "batch"], "calls in a sample"]
-    deadline_s: Annotated[float, "for one sample"]
+    deadline_s: Annotated[float, "the limit for one sample"]
     seed: Annotated[int, "of inputs and order"]
     confidence: Annotated[float, "of the intervals"]
-    warm_up_s: Annotated[float, "at least"]
+    warm_up_s: Annotated[float, "the least time"]
     gate_limit_s: Annotated[float, "longest that a call may take to queue behind the gate"]
 
 
@@ -184,8 +184,8 @@ class JudgedFields(TypedDict, total=False):
     us: Annotated[Figure, "its time by the judge's clock"]
     calls: Annotated[int, "calls in one measurement of that"]
     groups: Annotated[int, "how many measurements"]
-    in_part: Annotated[int, "timed calls of which parts were held against the oracle"]
-    wholly: Annotated[int, "timed calls that were held against it in whole"]
+    in_part: Annotated[int, "timed calls of which the oracle judged parts"]
+    wholly: Annotated[int, "timed calls that the oracle judged wholly"]
 
 
 class TimeFields(TypedDict, total=False):
@@ -194,14 +194,14 @@ class TimeFields(TypedDict, total=False):
     median_us: Required[Annotated[float, "the kernel's time on the device, microseconds"]]
     ci_low_us: Required[Annotated[Figure, "lower end of the 95% bootstrap interval of the median"]]
     ci_high_us: Required[Annotated[Figure, "upper end"]]
-    samples: Required[Annotated[int, "how many"]]
-    launch_us: Annotated[Figure, "how long a prepared call keeps the caller; null where calls have ended when they return"]
+    samples: Required[Annotated[int, "number of samples"]]
+    launch_us: Annotated[Figure, "how long a prepared call keeps the caller; null if the work is done when a call returns"]
     end_to_end_us: Annotated[Figure, "from the call until its work is done, nothing else queued, warm caches"]
     mode: Annotated[str, "in words: cold or warm, how the call was queued and clocked, how many sets of inputs"]
     roofline: Annotated[RooflineFields | None, "how near the device's limits it is"]
     peers: Annotated[list[PeerFields], "what was timed in turns with it"]
     quantiles_us: Annotated[dict[str, Figure], "10, 25, 75 and 90% of the samples"]
-    correction_us: Annotated[Figure, "what a pair of events costs, taken off the median"]
+    correction_us: Annotated[Figure, "the cost of a pair of events, subtracted from the median"]
     calls_per_sample: Annotated[int, "calls in one sample"]
     empty_us: Annotated[Figure, "an empty launch measured the same way"]
     overhead_us: Annotated[Figure, "the host's time per sample beyond what it measures"]
@@ -210,10 +210,10 @@ class TimeFields(TypedDict, total=False):
     suspicions: Annotated[list[str], "what does not fit together"]
     throttled: Annotated[int, "how many samples the core marked"]
     clocks: Annotated[ClocksFields | None, "clocks, temperature and throttling, as far as the driver tells"]
-    sizes: Annotated[dict[str, int] | None, "at which it was timed, of the dims that are open"]
+    sizes: Annotated[dict[str, int] | None, "sizes of open dims at which it was timed"]
     options: Annotated[OptionsFields, "what was asked"]
     provenance: Annotated[ProvenanceFields, "where it comes from"]
-    judged: Annotated[JudgedFields, "of a stranger's kernel: what the judge saw itself"]
+    judged: Annotated[JudgedFields, "for a stranger's kernel: what the judge itself measured"]
     samples_us: Annotated[list[float], "every sample in the order taken, with `--samples`"]
     flags: Annotated[list[int] | None, "marks of the samples, with `--samples`"]
 
@@ -255,15 +255,15 @@ class VerdictFields(TypedDict):
     ratio: Annotated[Figure, "now over before"]
     ci_low: Annotated[Figure, "lower end of the ratio's interval"]
     ci_high: Annotated[Figure, "upper end"]
-    why: Annotated[str, "what there is to say beside that"]
+    why: Annotated[str, "a further remark"]
     differs: Annotated[list[str], "other machine, clock or toolchain"]
 
 
 class GateFields(TypedDict):
     """What `results --gate` found; `rows` are those that were measured for it."""
 
-    baseline: Annotated[str, "what was named"]
-    margin: Annotated[float, "how much slower is no regression"]
+    baseline: Annotated[str, "the baseline that was named"]
+    margin: Annotated[float, "a slowdown up to this is no regression"]
     passes: Annotated[bool, "whether the command exits with 0"]
     counts: Annotated[dict[str, int], "verdicts"]
     verdicts: Annotated[list[VerdictFields], "one for each case of the baseline"]

@@ -32,7 +32,7 @@ class Results(TypedDict, total=False):
 
     portakern: Required[Annotated[str, "version that wrote it"]]
     schema: Required[Annotated[int, "version of this form; files of earlier versions have none and read as 1"]]
-    environment: Required[Annotated[EnvironmentFields, "of rows that have none of their own"]]
+    environment: Required[Annotated[EnvironmentFields, "for rows that have none of their own"]]
     rows: Required[Annotated[list[Row], "one for each operator, target, shape and dtype"]]
     porting: Annotated[list[PortingFields], "what differs between the targets of a comparison"]
     gate: Annotated[GateFields, "verdicts of `results --gate`"]
@@ -177,7 +177,8 @@ def table(title: str, record: type, level: int = 3, elsewhere: Collection[type] 
     """The keys of a type; those of ``elsewhere`` are described in docs/rows.md."""
     lines = [f"| `{name}` | {_word(form, elsewhere)} | {said} |" for name, form, said in members(record)]
     doc = (record.__doc__ or "").strip().replace("``", "`").replace("\n", " ")
-    return "\n".join([f"{'#' * level} {title}", "", " ".join(doc.split()), "", "| key | type | |", "|---|---|---|", *lines, ""])
+    head = [f"{'#' * level} {title}", "", " ".join(doc.split()), "", "| key | type | means |", "|---|---|---|"]
+    return "\n".join([*head, *lines, ""])
 
 
 def _word(form: Any, elsewhere: Collection[type] = ()) -> str:

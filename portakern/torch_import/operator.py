@@ -40,12 +40,12 @@ def from_torch(
     kwargs: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> ImportedOperator:
-    """A PyTorch module or function as an operator, like one that was written here.
+    """A PyTorch module or function as an operator, like one that was written in portakern.
 
-    Its inputs are those of the module, then its parameters and buffers by their paths (``layer1_0_weight``), which a built
-    operator's call leaves out: ``pk.build(op, target=...)(x)`` uses the module's own, as they are at the time.  Buffers that
-    the module updates are further outputs, ``new_`` and their path.  Random operations draw from ``seed``, a further number
-    that is 0 unless a call gives it.
+    Its inputs are those of the module, then its parameters and buffers by their paths (``layer1_0_weight``).  A call of the
+    built operator may leave these out: ``pk.build(op, target=...)(x)`` uses the module's own, as they are at that time.
+    Buffers that the module updates are further outputs, ``new_`` and their path.  Random operations draw from ``seed``, a
+    further number that is 0 by default.
 
     Args:
         module: a ``torch.nn.Module``, or a function of tensors.
@@ -55,7 +55,7 @@ def from_torch(
         weights: ``"constants"`` writes those that are one number throughout into the kernels; the others are inputs all
             the same.
         kwargs: example inputs by keyword.
-        name: of the operator; that of the module's class or of the function where not given.
+        name: of the operator; by default that of the module's class or of the function.
 
     Raises:
         SpecError: ``torch.export`` refuses it.

@@ -83,22 +83,22 @@ class Swapped:
 
 
 def swap(model: Any, target: str | Target, example_inputs: Any, where: Where = None, gain: float | None = None) -> Swapped:
-    """Lets modules of ``model`` run on kernels for ``target``, in place.
+    """Make modules of ``model`` run on kernels for ``target``, in place.
 
-    Modules are tried from the outside in: where one is replaced, those inside it are not tried.  Each is held against the
-    module in float64 before it is replaced.  Parameters, names and ``state_dict`` stay the module's; kernels read the
-    parameters as they are at each call, and what these alone decide is done again when they changed. In training mode, where
-    gradients are asked for, under autocast, and for shapes that no example has, a replaced module runs in PyTorch as
-    before; ``fell_back`` counts that, and the first time is logged.
+    Modules are tried from the outside in; inside a replaced module none is tried.  Kernels are compared with the module in
+    float64 before they replace it.  Parameters, names and ``state_dict`` stay the module's.  Kernels read the parameters at
+    each call; what depends only on parameters is computed again after they changed.  In training mode, if gradients are
+    needed, under autocast, and for shapes that no example has, a replaced module runs in PyTorch as before.
+    ``fell_back`` counts this, and the first time is logged.
 
     Args:
         model: a ``torch.nn.Module``.
-        target: ``language:device`` that can be run here.
+        target: a ``language:device`` that can run here.
         example_inputs: a tensor or a tuple that the model is called with; a list of them for several shapes.
         where: which modules to try: a class, a pattern of names (``"layers.*.mlp"``), a function of name and module, or a
-            sequence of these.  All where not given.
-        gain: how many times as fast as the module kernels must be on the first example; 1 where neither ``where`` nor this
-            is given, no matter otherwise.
+            sequence of these.  By default all.
+        gain: how many times as fast as the module the kernels must be on the first example.  By default 1 without
+            ``where``, and any speed with it.
 
     Raises:
         UsageError: the model, the target or ``where`` makes no sense.

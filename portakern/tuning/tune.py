@@ -29,7 +29,7 @@ def tune_work(work: Work, settings: Settings, say: Callable[[str], None], keep: 
     """Searches the schedules of a work, and keeps the best.
 
     Args:
-        say: told of progress, line by line.
+        say: called with each line of progress.
         keep: where the winner's timed row goes.
         write: a file as backends ship them, to which the tuned schedule is added.
     """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from portakern.jobs.spec import TaskSpec
 from portakern.study.candidate import Candidate
 from tests.serve.support import TASK, serving, until
 
+ROOT = Path(__file__).parents[2]
 DIMS = {"M": 8, "N": 33}
 NODE = Node(1, 2, {HOST: 1.0, "cpp:cpu": 1.0, SILICON + "cpp:cpu": 1.0, "hip:gfx942": 1.0, "cuda:h200": 2.0,
                    SILICON + "cuda:h200": 2.0})  # fmt: skip
@@ -118,6 +121,15 @@ def a_server_hands_jobs_to_the_fleet(fleet):
         assert answer.json()["error"]["kind"] == "no-such-target"
 
 
+def the_example_is_judged(fleet):
+    command = [sys.executable, str(ROOT / "examples" / "fleet.py"), str(fleet.folder.path), "--count", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    *counts, places = done.stdout.splitlines()
+    assert counts == ["cpp:cpu incorrect: 1", "cpp:cpu right: 2", "hip:gfx942 incorrect: 1", "hip:gfx942 right: 2"]
+    assert places.startswith("judged by ") and "nobody" not in places
+
+
 def a_second_head_in_one_place_is_refused(fleet):
     with pytest.raises(UsageError, match="a fleet is up"):
         up(NODE, fleet.folder.path, port=0)
@@ -186,6 +198,7 @@ def test_what_a_killed_keeper_leaves_is_ended_all_the_same(tmp_path):
 def test_each_device_has_one_job_at_a_time(tmp_path):
     with two_nodes(tmp_path) as fleet:
         each_device_has_one_job_at_a_time_whose_worker_sees_no_other(fleet)
+        the_example_is_judged(fleet)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ def test_its_operators_trace(tmp_path: Path) -> None:
 
 
 def test_its_table_names_real_functions_and_forgets_none() -> None:
-    table = TEXT.split("Functions, all as `pk.name`:")[1].split("What depends on the numbers")[0]
+    table = TEXT.split("Functions, all as `pk.name`:")[1].split("Python code that depends on the numbers")[0]
     named = set(re.findall(r"\b[a-z]\w*\b", " ".join(re.findall(r"`([^`]*)`", table)))) - {"pk", "name"}
     operators = {"add", "subtract", "multiply", "divide", "floor_divide", "remainder", "negative", "equal", "not_equal",
                  "less", "less_equal", "greater", "greater_equal", "getitem"}  # fmt: skip

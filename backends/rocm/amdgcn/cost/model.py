@@ -291,7 +291,7 @@ def _notes(kernel: CostedKernel, block: int, wave: WaveTraffic) -> list[str]:
     for branches, goes in ((once, "loops whose rounds are unknown are counted once"), (others, "not taken")):
         if branches:
             where = ", ".join(str(code.instructions[at].line) for at in sorted(branches))
-            notes.append(f"branches on loaded data, lines {where} of the assembly: {goes}")
+            notes.append(f"branches on loaded data, line{'s' * (len(branches) > 1)} {where} of the assembly: {goes}")
     if wave.unknown:
         notes.append(
             f"the addresses of {wave.unknown} of {wave.known + wave.unknown} memory instructions are unknown: "

@@ -224,7 +224,7 @@ def report(
         source = f" ({first.source})" if first.source else ""
         message += f"; first in this workgroup, line {first.line}, `{first}`{source}, {because}"
     return SimulatorError(f"{code.name}: {kind}: {where}: {message} [{place}]",
-                          hint="`portakern emit ... --as asm` shows the assembly; docs/amd-simulator.md says what this means",
+                          hint="`emit --as asm` or `inspect --asm FILE` shows the assembly; see docs/amd-simulator.md",
                           where=i.source, kind="hazard")  # fmt: skip
 
 
