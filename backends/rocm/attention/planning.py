@@ -1,0 +1,190 @@
+"""Whether attention's waves can take turns, and its plan where they can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from portakern.backend import Target
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import KernelPlan, Planner
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.layouts import dims_of
+from portakern.emit.clike.expressions import constant
+from portakern.emit.clike.terms import Name, PlanTerm, call, is_zero, size_term
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+from portakern.ir.core import Op, Result
+from portakern.ir.size import Size, divides
+
+from .plan import AttentionPlan, KeyStrip, ReadTurn, in_order
+from .softmax import RunningSoftmax, running_softmax
+
+ROWS, KEYS, WAVES = 256, 64, 8
+"""Of queries in a block, of keys in a step, and of its waves: 32 rows for each."""
+FEATURES = (64, 128)
+OPTION = "waves"
+_VECTOR = 8
+_REACH = 1 << 31
+_ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Relayout)
+
+
+def attention_in_turns(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
+    """``plan`` with waves that take turns where that is possible and not forbidden.
+
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    """
+    kernel = planner.kernel
+    asked = str(kernel.schedule.option(OPTION, "auto"))
+    if kernel.family != "attention" or asked == "plain":
+        return plan
+    try:
+        return _Turns(plan, planner, target).plan()
+    except _Obstacle as obstacle:
+        if asked != "turns":
+            return plan
+        raise ScheduleError(f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
+                            hint=f"take waves=plain, or {ROWS} rows and {KEYS} keys by {WAVES} warps, stages=2") from None
+
+
+class _Obstacle(Exception):
+    """Why waves cannot take turns."""
+
+
+def _need(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise _Obstacle(otherwise)
+
+
+class _Turns:
+    """Takes the plain plan apart: what surrounds the walk stays, the walk's own statements are one mask and known words."""
+
+    def __init__(self, plan: KernelPlan, planner: Planner, target: Target) -> None:
+        self.of, self.planner, self.kernel, self.target = plan, planner, planner.kernel, target
+        _need(target.device.has("mfma"), f"{target.device.name} has no MFMA")
+        _need(self.kernel.schedule.stages == 2 and plan.warps == WAVES, f"it has not two stages and {WAVES} warps")
+        self.loops = [s for s in plan.body if isinstance(s, p.Loop)]
+        walks = [op for op in self.kernel.body.ops if isinstance(op, t.For)]
+        _need(len(walks) == len(self.loops) in (1, 2), "it is not one walk, or one in two parts")
+        steps = [running_softmax(w) for w in walks]
+        self.steps = [s for s in steps if s is not None]
+        _need(len(self.steps) == len(walks), "its weights are not powers of masked products, normalised in the end")
+        self.walks, self.step = walks, self.steps[-1]
+        self.key = walks[0].axis
+        self.names = plan.free_names()
+
+    def plan(self) -> AttentionPlan:
+        self._check()
+        first, last = (self.of.body.index(self.loops[n]) for n in (0, -1))
+        score, weigh = (s for s in self.loops[-1].body if isinstance(s, p.Dot))
+        total = self._total()
+        between = [s for s in self.of.body[first:last] if not isinstance(s, p.Loop | p.Sync)]
+        before = [s for s in (*self.of.body[:first], *between) if getattr(s, "name", "") not in (self._top(), total)]
+        after = self.of.body[last + 1 :]
+        _need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
+        var, scores = self.loops[0].var, self.names.fresh("scores")
+        mask = self._mask(var, scores)
+        keys = self._strips()
+        fields: dict[str, Any] = {**vars(self.of), "names": frozenset(self.names.taken)}
+        extent = size_term(self.kernel.axis[self.key].extent)
+        end = self.loops[-1].end
+        return AttentionPlan(
+            **fields, before=p.used(before, mask, after, [x.origin for x in keys], end, self._whole()), after=tuple(after),
+            strips=keys, turns=self._in_turns(*keys), direct=self.target.device.has("lds_dma_16"), query=score.a.name,
+            score_layout=score.place.layout, factor=constant(self.step.factor, "f32"), keys=extent, end=end,
+            whole=self._whole(), mask=mask, var=var, scores=scores, total=total, acc=weigh.acc,
+        )  # fmt: skip
+
+    # ---- what stands in the way
+
+    def _check(self) -> None:
+        step, flushes = self.step, self.target.device.has("f16_matrix_flushes")
+        dtype = t.tile_type(step.score.lhs).dtype
+        _need(dtype in ("f16", "bf16") and t.tile_type(step.weigh.lhs).dtype == dtype, "its operands have not 16 bits")
+        _need(dtype != "f16" or not flushes, f"{self.target.device.name} takes subnormal numbers of f16 for zero")
+        _need([n for _, n in dims_of(step.score)] == [ROWS, KEYS], f"a step is not {ROWS} rows and {KEYS} keys")
+        _need(dims_of(step.score)[1][0] == self.key, "its keys are not the columns of the scores")
+        _need(is_zero(self.loops[0].begin), "it does not begin with the first key")
+        tops = {x for x in self.kernel.body.walk() if isinstance(x, Result) and x.source in self.walks and x.index == 0}
+        read = {x for op in self.kernel.body.walk() if not isinstance(op, t.For) for x in op.operands}
+        _need(not tops & read, "its maxima are asked for")
+
+    # ---- parts
+
+    def _top(self) -> str:
+        return next(s.name for s in self.loops[0].body if isinstance(s, p.Assign))
+
+    def _total(self) -> str:
+        sums = [s for s in self.loops[0].body if isinstance(s, p.Map) and not s.define and s.place.side == "row"]
+        _need(len(sums) == 1, "it carries more than a maximum and a sum for each row")
+        return sums[0].name
+
+    def _mask(self, var: str, scores: str) -> tuple[p.Statement, ...]:
+        """The statements of the last part that mask scores, for those in ``scores``."""
+        body = list(self.loops[-1].body)
+        at = next(n for n, s in enumerate(body) if isinstance(s, p.Dot))
+        if self.step.scores is self.step.score:
+            return ()
+        product, mask = body[at], body[at + 1]
+        assert isinstance(product, p.Dot)
+        _need(isinstance(mask, p.Map) and Name(product.acc) in mask.args, "its scores are masked in several ways")
+        assert isinstance(mask, p.Map)
+        sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
+        made = replace(mask, name=scores, define=False, once=False,
+                       args=tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args))  # fmt: skip
+        return tuple(p.renamed(s, {self.loops[-1].var: var}) for s in (*sizes, made))
+
+    def _whole(self) -> PlanTerm | None:
+        """From where on tiles are masked: the second part of the walk, or the tile that is not full; ``None``: from the first."""
+        if self.steps[0].masked or self.step.scores is self.step.score:
+            return None
+        ends: list[PlanTerm] = [self.loops[1].begin] if len(self.loops) == 2 else []
+        if self.step.ragged:
+            ends.append(size_term(self.kernel.axis[self.key].extent - (KEYS - 1)))
+        return ends[0] if len(ends) == 1 else call("min", "pk::min", *(call("cast", "int64_t", x) for x in ends))
+
+    def _strips(self) -> tuple[KeyStrip, KeyStrip]:
+        made: list[KeyStrip] = []
+        assert self.loops[0].pipeline is not None
+        for stage, op in zip(self.loops[0].pipeline.copies, (self.step.score.rhs, self.step.weigh.rhs), strict=True):
+            load = _load(op)
+            rows, cols = (n for _, n in dims_of(load))
+            _need(dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES, f"it has not {KEYS} keys of {FEATURES} features a step")
+            features = self._features(load)
+            access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
+            name, fresh = stage.shared.name, self.names.fresh
+            stem = name.removesuffix("_shared")
+            made.append(KeyStrip(
+                name, stage.shared.dtype, rows, cols, op is self.step.score.rhs, access.origin, access.strides[0], features,
+                rows * cols * DTYPES[stage.shared.dtype].bytes // (self.of.threads * 16),
+                fresh(f"{stem}_feed"), fresh(f"{stem}_reader"), fresh(f"{stem}_part"),
+            ))  # fmt: skip
+        return made[0], made[1]
+
+    def _features(self, load: t.Load) -> PlanTerm:
+        """How many features there are, where rows of memory are whole vectors that a step's offsets reach."""
+        have, name = t.buffer_type(load.buffer), str(getattr(load.buffer, "name", "an operand"))
+        row, col = (axis for axis, _ in dims_of(load))
+        by_axis: dict[str | None, tuple[Size, Size]] = {
+            i.plain: (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)
+        }
+        _need(row in by_axis and col in by_axis and None not in by_axis, f"{name} is not read by plain coordinates")
+        (_, stride), (features, one) = by_axis[row], by_axis[col]
+        contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
+        aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)
+        _need(contiguous and aligned, f"the rows of {name} are not whole vectors of {_VECTOR}")
+        _need(isinstance(stride, int) and KEYS * stride * DTYPES[have.dtype].bytes < _REACH, f"rows of {name} lie too far apart")
+        return size_term(features)
+
+    def _in_turns(self, k: KeyStrip, v: KeyStrip) -> tuple[ReadTurn, ...]:
+        """Through registers both are fetched in the first turn and put into LDS in the second one."""
+        turns = in_order((ReadTurn(v, 0, k, 3), ReadTurn(k, 2, v, 2)))
+        return turns if self.target.device.has("lds_dma_16") else tuple(replace(x, wait=None) for x in turns)
+
+
+def _load(op: Op) -> t.Load:
+    while isinstance(op, t.Permute | t.Mask):
+        op = op.x
+    _need(isinstance(op, t.Load), "an operand is computed")
+    assert isinstance(op, t.Load)
+    return op
