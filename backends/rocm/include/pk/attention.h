@@ -324,9 +324,15 @@ template <class T, class L> PK_FN auto depth_of(const Tile<T, L>& tile, int s) {
 }
 
 // What is computed up to here is not left for later, behind a branch.
-template <class L> PK_FN void keep_here(Tile<float, L>& x) {
+template <class T, class L> PK_FN void keep_here(Tile<T, L>& x) {
+  constexpr int each = 4 / sizeof(T);  // elements of a register
 #pragma unroll
-  for (float& each : x.v[0]) asm volatile("" : "+v"(each));
+  for (int j = 0; j < L::col_slots; j += each) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x.v[0][j], sizeof bits);
+    asm volatile("" : "+v"(bits));
+    __builtin_memcpy(&x.v[0][j], &bits, sizeof bits);
+  }
 }
 
 }  // namespace detail
@@ -382,8 +388,11 @@ PK_FN void score_while_finishing(Tile<float, L>& ahead, const Tile<T, LQ>& queri
   __builtin_amdgcn_s_setprio(1);  // ahead of the other wave, which reads
   score(ahead, queries, keys);
   finish(soft, weights, scores);
-  asm volatile("" : "+v"(soft.sum));
   detail::weave<products, 4, larger(1, powers / products)>();
+  asm volatile("" : "+v"(soft.sum));
+#if !defined(__gfx950__)  // where packing is one instruction, that is where it is
+  detail::keep_here(weights);
+#endif
   __builtin_amdgcn_s_setprio(0);
 }
 
