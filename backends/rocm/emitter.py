@@ -46,7 +46,8 @@ LEFT_IN_REGISTERS = 128
 """The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
 
 OPTIONS = {
-    "waves": "of a product (CDNA): turns (8, two of a SIMD alternate), interleave (4, CDNA 4), plain, or auto",
+    "waves": "of a product or attention (CDNA): turns (8, two of a SIMD alternate), interleave (a product by 4, CDNA 4), "
+    "plain, auto, or first: turns, else another schedule",
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }

@@ -5,7 +5,9 @@ the plan (``plan.py``); ``printer.py`` prints it.
 """
 
 from .plan import AttentionPlan, KeyStrip, ReadTurn
-from .planning import attention_in_turns
+from .planning import FEATURES, KEYS, ROWS, WAVES, attention_in_turns
 from .printer import print_attention
 
-__all__ = ["AttentionPlan", "KeyStrip", "ReadTurn", "attention_in_turns", "print_attention"]
+__all__ = [
+    "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "ReadTurn", "attention_in_turns", "print_attention",
+]  # fmt: skip

@@ -42,8 +42,8 @@ class KeyStrip:
         return self.rows * self.cols * DTYPES[self.dtype].bytes
 
     def __str__(self) -> str:
-        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {SLOTS} slots of {self.slot_bytes} bytes; "
-                f"from [{self.origin}] stride {self.stride}, {self.features} features")
+        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {SLOTS} slots of {self.slot_bytes} "
+                f"bytes; from [{self.origin}] stride {self.stride}, {self.features} features")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class AttentionPlan(KernelPlan):
             *(f"    {x}" for x in self.strips),
             f"    strips go from {way}; waves 4 to 7 are one barrier behind waves 0 to 3",
             *(f"    {line}" for s in self.before for line in str(s).split("\n")),
-            f"    walk {self.var} below {self.end} by {self.strips[0].rows}, of {self.keys} keys; powers of {self.factor} x - shift",
+            f"    walk {self.var} below {self.end} by {self.strips[0].rows}, of {self.keys} keys; 2^({self.factor} x - shift)",
         ]
         if self.mask:
             lines.append("        mask all tiles:" if self.whole is None else f"        mask tiles from {self.whole} on:")

@@ -9,16 +9,17 @@ from portakern.backend import Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan, Planner
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.layouts import dims_of
 from portakern.emit.clike.expressions import constant
-from portakern.emit.clike.terms import Name, PlanTerm, call, is_zero, size_term
+from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.terms import Name, PlanTerm, Word, call, is_zero, size_term
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
 from portakern.ir.size import Size, divides
 
+from ..products import product_of
 from .plan import AttentionPlan, KeyStrip, ReadTurn, in_order
-from .softmax import RunningSoftmax, running_softmax
+from .softmax import running_softmax
 
 ROWS, KEYS, WAVES = 256, 64, 8
 """Of queries in a block, of keys in a step, and of its waves: 32 rows for each."""
@@ -32,19 +33,27 @@ _ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Relayout)
 def attention_in_turns(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
     """``plan`` with waves that take turns where that is possible and not forbidden.
 
-    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had, or where its tiles were chosen for
+    nothing else (``waves=first``): the next schedule is better then.
     """
     kernel = planner.kernel
     asked = str(kernel.schedule.option(OPTION, "auto"))
-    if kernel.family != "attention" or asked == "plain":
+    if asked == "plain" or (asked == "first" and not _has_its_tiles(kernel)):
         return plan
     try:
         return _Turns(plan, planner, target).plan()
     except _Obstacle as obstacle:
-        if asked != "turns":
+        if asked not in ("turns", "first"):
             return plan
-        raise ScheduleError(f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
-                            hint=f"take waves=plain, or {ROWS} rows and {KEYS} keys by {WAVES} warps, stages=2") from None
+        raise ScheduleError(
+            f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
+            hint=f"take waves=plain, or {ROWS} rows and {KEYS} keys by {WAVES} warps, stages=2", schedule=str(kernel.schedule),
+        ) from None  # fmt: skip
+
+
+def _has_its_tiles(kernel: t.Kernel) -> bool:
+    schedule, sizes = kernel.schedule, {n for op in tiles_of(kernel.body) if isinstance(op, t.Dot) for _, n in dims_of(op)}
+    return (schedule.stages, schedule.warps) == (2, WAVES) and {ROWS, KEYS} <= sizes
 
 
 class _Obstacle(Exception):
@@ -77,9 +86,14 @@ class _Turns:
         self._check()
         first, last = (self.of.body.index(self.loops[n]) for n in (0, -1))
         score, weigh = (s for s in self.loops[-1].body if isinstance(s, p.Dot))
-        total = self._total()
+        total, end = self._total(), self.loops[-1].end
         between = [s for s in self.of.body[first:last] if not isinstance(s, p.Loop | p.Sync)]
         before = [s for s in (*self.of.body[:first], *between) if getattr(s, "name", "") not in (self._top(), total)]
+        before = [self._on_its_die(s) for s in before]
+        if isinstance(end, Name) and isinstance(self.loops[0].end, Name):  # the first part's end, which nobody asks for
+            before = [s for s in before if s.name != self.loops[0].end.name or end == self.loops[0].end]
+            before = [p.renamed(s, {end.name: self.loops[0].end.name}) for s in before]
+            end = self.loops[0].end
         after = self.of.body[last + 1 :]
         _need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
         var, scores = self.loops[0].var, self.names.fresh("scores")
@@ -87,7 +101,6 @@ class _Turns:
         keys = self._strips()
         fields: dict[str, Any] = {**vars(self.of), "names": frozenset(self.names.taken)}
         extent = size_term(self.kernel.axis[self.key].extent)
-        end = self.loops[-1].end
         return AttentionPlan(
             **fields, before=p.used(before, mask, after, [x.origin for x in keys], end, self._whole()), after=tuple(after),
             strips=keys, turns=self._in_turns(*keys), direct=self.target.device.has("lds_dma_16"), query=score.a.name,
@@ -111,6 +124,14 @@ class _Turns:
 
     # ---- parts
 
+    def _on_its_die(self, s: p.Statement) -> p.Statement:
+        """The number of the block so that neighbours, which walk the same keys, are on one die."""
+        dies = product_of(self.target.device).count("dies", 1)
+        if dies == 1 or not isinstance(s, p.Scalar) or s.value != Word(self.planner.dialect.block):
+            return s
+        value = call("on_its_die", f"pk::on_its_die<{dies}>", s.value, size_term(self.of.blocks))
+        return replace(s, value=value, note=f"each of {dies} dies takes neighbours, which walk the same keys")
+
     def _top(self) -> str:
         return next(s.name for s in self.loops[0].body if isinstance(s, p.Assign))
 
@@ -132,16 +153,17 @@ class _Turns:
         sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
         made = replace(mask, name=scores, define=False, once=False,
                        args=tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args))  # fmt: skip
-        return tuple(p.renamed(s, {self.loops[-1].var: var}) for s in (*sizes, made))
+        first = next(s for s in self.loops[0].body if isinstance(s, p.Dot))
+        return tuple(p.renamed(s, {self.loops[-1].var: var, product.acc: first.acc}) for s in (*sizes, made))
 
     def _whole(self) -> PlanTerm | None:
-        """From where on tiles are masked: the second part of the walk, or the tile that is not full; ``None``: from the first."""
+        """From where on tiles are masked: the second part of the walk, or the tile that is not full; ``None``: all are."""
         if self.steps[0].masked or self.step.scores is self.step.score:
             return None
         ends: list[PlanTerm] = [self.loops[1].begin] if len(self.loops) == 2 else []
         if self.step.ragged:
             ends.append(size_term(self.kernel.axis[self.key].extent - (KEYS - 1)))
-        return ends[0] if len(ends) == 1 else call("min", "pk::min", *(call("cast", "int64_t", x) for x in ends))
+        return ends[0] if len(ends) == 1 else call("min", "pk::min", ends[0], call("cast", "int64_t", ends[1]))
 
     def _strips(self) -> tuple[KeyStrip, KeyStrip]:
         made: list[KeyStrip] = []
@@ -149,7 +171,8 @@ class _Turns:
         for stage, op in zip(self.loops[0].pipeline.copies, (self.step.score.rhs, self.step.weigh.rhs), strict=True):
             load = _load(op)
             rows, cols = (n for _, n in dims_of(load))
-            _need(dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES, f"it has not {KEYS} keys of {FEATURES} features a step")
+            fitting = dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES
+            _need(fitting, f"it has not {KEYS} keys of {FEATURES} features a step")
             features = self._features(load)
             access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
             name, fresh = stage.shared.name, self.names.fresh
@@ -173,7 +196,8 @@ class _Turns:
         contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
         aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)
         _need(contiguous and aligned, f"the rows of {name} are not whole vectors of {_VECTOR}")
-        _need(isinstance(stride, int) and KEYS * stride * DTYPES[have.dtype].bytes < _REACH, f"rows of {name} lie too far apart")
+        near = isinstance(stride, int) and KEYS * stride * DTYPES[have.dtype].bytes < _REACH
+        _need(near, f"the rows of {name} lie too far apart")
         return size_term(features)
 
     def _in_turns(self, k: KeyStrip, v: KeyStrip) -> tuple[ReadTurn, ...]:

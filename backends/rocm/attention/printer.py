@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from portakern.emit.clike import Printer
-from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
 
 from .plan import AttentionPlan, KeyStrip, ReadTurn
@@ -28,8 +27,8 @@ def print_attention(printer: Printer, k: AttentionPlan) -> list[str]:
     x = _Names(fresh("soft"), fresh("ahead"), fresh("weights"), fresh("end"), fresh("mask"))
     begin, turns = (_direct_start, _direct) if k.direct else (_held_start, _held)
     body = [
-        *printer.usings(k), *(_strip(printer, k, s) for s in k.strips), "", *printer.statements(k.before), *_state(printer, k, x),
-        *_mask(printer, k, x), "", *begin(k, x), *_walk(k, x, turns(k)), *_end(k, x), *printer.statements(k.after),
+        *printer.usings(k), *(_strip(printer, k, s) for s in k.strips), "",
+        *printer.statements(k.before), *_state(printer, k, x), *_mask(printer, k, x), "", *begin(k, x), *_walk(k, x, turns(k)), *_end(k, x), *printer.statements(k.after),
     ]  # fmt: skip
     return [*printer.opening(k), *indented(body), "}"]
 
@@ -60,7 +59,8 @@ def _mask(printer: Printer, k: AttentionPlan, x: _Names) -> list[str]:
     if not k.mask:
         return []
     whole = printer.names.fresh("whole")
-    bound = [f"const int {whole} = int({k.whole});  // tiles that begin before are seen whole by every row"] if k.whole else []
+    note = "// Every row sees all keys of the tiles that begin before."
+    bound = [note, f"const int {whole} = int({k.whole});"] if k.whole else []
     skip = [f"if ({k.var} < {whole}) return;"] if k.whole else []
     head = f"const auto {x.mask} = [&](pk::Tile<float, {k.score_layout.name}>& {k.scores}, int {k.var}) PK_INLINE {{"
     return [*bound, head, *indented([*skip, *printer.statements(k.mask)]), "};"]
@@ -140,10 +140,13 @@ def _from(k: AttentionPlan, t: ReadTurn) -> str:
 def _walk(k: AttentionPlan, x: _Names, turns: list[list[str]]) -> list[str]:
     keys, values = k.strips
     body = [
+        "// The scores of this tile, the weights of the one before; meanwhile the other wave of the SIMD reads.",
         f"pk::score_while_finishing({x.ahead}, {k.query}, {keys.part}, {x.soft}, {x.weights}, {k.scores});",
         "pk::turn();",
         *turns[0],
         "pk::turn();",
+        "",
+        "// The values of the tile before, with those weights.",
         *([f"{x.mask}({x.ahead}, {k.var});"] if k.mask else []),
         f"pk::weigh_while_beginning({k.acc}, {x.weights}, {values.part}, {x.soft}, {k.scores}, {x.ahead});",
         "pk::turn();",

@@ -1,7 +1,7 @@
 """The running softmax in a walk over keys: weights whose shift may be any value near the maximum.
 
-Weights are divided by their sum in the end, so only their proportions matter: a power of ``factor x - shift`` with one shift for
-a row, or with all that was summed scaled where that changes.
+Weights are divided by their sum in the end, so only their proportions matter: a power of ``factor x - shift`` with one shift
+for a row, or with all that was summed scaled where that changes.
 """
 
 from __future__ import annotations
