@@ -91,9 +91,10 @@ class _Turns:
         before = [s for s in (*self.of.body[:first], *between) if getattr(s, "name", "") not in (self._top(), total)]
         before = [self._on_its_die(s) for s in before]
         if isinstance(end, Name) and isinstance(self.loops[0].end, Name):  # the first part's end, which nobody asks for
-            before = [s for s in before if s.name != self.loops[0].end.name or end == self.loops[0].end]
-            before = [p.renamed(s, {end.name: self.loops[0].end.name}) for s in before]
-            end = self.loops[0].end
+            first_end = self.loops[0].end
+            before = [s for s in before if getattr(s, "name", "") != first_end.name or end == first_end]
+            before = [p.renamed(s, {end.name: first_end.name}) for s in before]
+            end = first_end
         after = self.of.body[last + 1 :]
         _need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
         var, scores = self.loops[0].var, self.names.fresh("scores")
@@ -191,7 +192,9 @@ class _Turns:
         by_axis: dict[str | None, tuple[Size, Size]] = {
             i.plain: (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)
         }
-        _need(row in by_axis and col in by_axis and None not in by_axis, f"{name} is not read by plain coordinates")
+        others = [i for i in load.indices if i.plain not in (row, col)]
+        plain = {row, col} <= by_axis.keys() and all({row, col}.isdisjoint(i.axes) and i.gather < 0 for i in others)
+        _need(plain, f"{name} is not read by plain coordinates")
         (_, stride), (features, one) = by_axis[row], by_axis[col]
         contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
         aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)

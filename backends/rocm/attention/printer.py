@@ -28,7 +28,8 @@ def print_attention(printer: Printer, k: AttentionPlan) -> list[str]:
     begin, turns = (_direct_start, _direct) if k.direct else (_held_start, _held)
     body = [
         *printer.usings(k), *(_strip(printer, k, s) for s in k.strips), "",
-        *printer.statements(k.before), *_state(printer, k, x), *_mask(printer, k, x), "", *begin(k, x), *_walk(k, x, turns(k)), *_end(k, x), *printer.statements(k.after),
+        *printer.statements(k.before), *_state(printer, k, x), *_mask(printer, k, x), "",
+        *begin(k, x), *_walk(k, x, turns(k)), *_end(k, x), *printer.statements(k.after),
     ]  # fmt: skip
     return [*printer.opening(k), *indented(body), "}"]
 
