@@ -33,7 +33,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.program import Program
 
-from .attention import AttentionPlan, attention_in_turns, print_attention
+from .attention import AttentionPlan, LoadQueries, attention_in_turns, print_attention
 from .pingpong import PingPongPlan, pingpong, print_pingpong
 
 HEADERS = Path(__file__).parent / "include" / "pk"
@@ -164,6 +164,10 @@ class HipPrinter(Printer):
 
     def operand(self, x: p.Operand) -> str:
         return x.name if x.shared is None else self.slot(x.shared, x.slot)
+
+    def on_LoadQueries(self, s: LoadQueries) -> list[str]:
+        call = self.word("load_queries", self.place(s.place), s.origin, s.stride, s.rows_left, s.features)
+        return [f"auto {s.name} = {call};"]
 
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []

@@ -4,10 +4,11 @@
 the plan (``plan.py``); ``printer.py`` prints it.
 """
 
-from .plan import AttentionPlan, KeyStrip, ReadTurn
+from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn
 from .planning import FEATURES, KEYS, ROWS, WAVES, attention_in_turns
 from .printer import print_attention
 
 __all__ = [
-    "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "ReadTurn", "attention_in_turns", "print_attention",
+    "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "LoadQueries", "ReadTurn", "attention_in_turns",
+    "print_attention",
 ]  # fmt: skip

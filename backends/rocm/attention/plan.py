@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.layouts import Layout, Place
 from portakern.emit.clike.terms import ZERO, PlanTerm
 from portakern.errors import IRError
 
@@ -62,6 +62,26 @@ class ReadTurn:
     def __str__(self) -> str:
         wait = f"; wait until {self.wait} copies are under way" if self.wait is not None else ""
         return f"read {self.reads.name}, tile + {self.ahead}; send {self.sends.name}, tile + {self.farther}{wait}"
+
+
+@dataclass(frozen=True)
+class LoadQueries(p.Statement):
+    """Queries into registers as fragments; ``rows_left`` of them exist, ``stride`` elements apart, with ``features`` each."""
+
+    NAMES = ("name",)
+    MADE = ("name",)
+
+    name: str
+    dtype: str
+    place: Place
+    origin: PlanTerm
+    stride: PlanTerm
+    rows_left: PlanTerm
+    features: PlanTerm
+
+    def __str__(self) -> str:
+        return (f"{self.name}: {self.dtype} {self.place} = load queries [{self.origin}] stride {self.stride} "
+                f"left {self.rows_left}, {self.features} features")
 
 
 def in_order(turns: Sequence[ReadTurn]) -> tuple[ReadTurn, ...]:

@@ -11,14 +11,14 @@ from portakern.emit.clike import KernelPlan, Planner
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import Name, PlanTerm, Word, call, is_zero, size_term
+from portakern.emit.clike.terms import Name, PlanTerm, Word, call, is_zero, size_term, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
 from portakern.ir.size import Size, divides
 
 from ..products import product_of
-from .plan import AttentionPlan, KeyStrip, ReadTurn, in_order
+from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn, in_order
 from .softmax import running_softmax
 
 ROWS, KEYS, WAVES = 256, 64, 8
@@ -27,7 +27,7 @@ FEATURES = (64, 128)
 OPTION = "waves"
 _VECTOR = 8
 _REACH = 1 << 31
-_ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Relayout)
+_ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Relayout, LoadQueries)
 
 
 def attention_in_turns(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
@@ -89,7 +89,7 @@ class _Turns:
         total, end = self._total(), self.loops[-1].end
         between = [s for s in self.of.body[first:last] if not isinstance(s, p.Loop | p.Sync)]
         before = [s for s in (*self.of.body[:first], *between) if getattr(s, "name", "") not in (self._top(), total)]
-        before = [self._on_its_die(s) for s in before]
+        before = [self._queries(s, score.a.name) if isinstance(s, p.LoadTile) else self._on_its_die(s) for s in before]
         if isinstance(end, Name) and isinstance(self.loops[0].end, Name):  # the first part's end, which nobody asks for
             first_end = self.loops[0].end
             before = [s for s in before if getattr(s, "name", "") != first_end.name or end == first_end]
@@ -141,6 +141,18 @@ class _Turns:
         _need(len(sums) == 1, "it carries more than a maximum and a sum for each row")
         return sums[0].name
 
+    def _queries(self, s: p.LoadTile, name: str) -> p.Statement:
+        """The queries as a buffer, where their rows are whole vectors."""
+        load = self.step.score.lhs
+        if s.name != name or not isinstance(load, t.Load) or s.picks:
+            return s
+        try:
+            features = self._features(load, ROWS)
+        except _Obstacle:
+            return s
+        left = s.access.left[0] if s.access.left else whole(ROWS)
+        return LoadQueries(s.name, s.dtype, s.place, s.access.origin, s.access.strides[0], left, features)
+
     def _mask(self, var: str, scores: str) -> tuple[p.Statement, ...]:
         """The statements of the last part that mask scores, for those in ``scores``."""
         body = list(self.loops[-1].body)
@@ -174,7 +186,7 @@ class _Turns:
             rows, cols = (n for _, n in dims_of(load))
             fitting = dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES
             _need(fitting, f"it has not {KEYS} keys of {FEATURES} features a step")
-            features = self._features(load)
+            features = self._features(load, KEYS)
             access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
             name, fresh = stage.shared.name, self.names.fresh
             stem = name.removesuffix("_shared")
@@ -185,8 +197,8 @@ class _Turns:
             ))  # fmt: skip
         return made[0], made[1]
 
-    def _features(self, load: t.Load) -> PlanTerm:
-        """How many features there are, where rows of memory are whole vectors that a step's offsets reach."""
+    def _features(self, load: t.Load, rows: int) -> PlanTerm:
+        """How many features there are, where rows of memory are whole vectors, ``rows`` of which offsets reach."""
         have, name = t.buffer_type(load.buffer), str(getattr(load.buffer, "name", "an operand"))
         row, col = (axis for axis, _ in dims_of(load))
         by_axis: dict[str | None, tuple[Size, Size]] = {
@@ -199,7 +211,7 @@ class _Turns:
         contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
         aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)
         _need(contiguous and aligned, f"the rows of {name} are not whole vectors of {_VECTOR}")
-        near = isinstance(stride, int) and KEYS * stride * DTYPES[have.dtype].bytes < _REACH
+        near = isinstance(stride, int) and rows * stride * DTYPES[have.dtype].bytes < _REACH
         _need(near, f"the rows of {name} lie too far apart")
         return size_term(features)
 

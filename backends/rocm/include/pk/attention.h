@@ -207,6 +207,26 @@ template <class S> struct StripFeed {
 
 #endif
 
+// ---- queries --------------------------------------------------------------------------------------------------------
+
+// A wave's queries as fragments, from `origin` on, rows `stride` apart: of those beyond `rows_left` or `features` all are zero.
+template <class L, class T> PK_FN Tile<T, L> load_queries(const T* origin, int stride, int rows_left, int features) {
+  const Buffer source(origin, smaller(rows_left, L::rows) * stride * 2);
+  const int row = L::Row::own(), col = L::Col::own();
+  Tile<T, L> out;
+#pragma unroll
+  for (int i = 0; i < L::row_slots; ++i) {
+#pragma unroll
+    for (int j = 0; j < L::col_slots; j += 8) {
+      const bool there = col + L::Col::fixed(j) < features;
+      const int from = there ? (row + L::Row::fixed(i)) * stride * 2 + col * 2 : Buffer::outside;
+      const auto bits = source.template read<i32x4>(from, L::Col::fixed(j) * 2);
+      __builtin_memcpy(&out.v[i][j], &bits, sizeof bits);
+    }
+  }
+  return out;
+}
+
 // ---- weights --------------------------------------------------------------------------------------------------------
 
 namespace detail {
