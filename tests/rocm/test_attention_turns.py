@@ -1,9 +1,11 @@
-"""Attention whose waves take turns: what it waits for, its text, where it is not possible, and what its machine code computes."""
+"""Attention whose waves take turns: what it waits for, its text, where it is not possible, what its machine code computes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +18,19 @@ from portakern.dtypes import numpy_dtype
 from portakern.emit.clike.terms import ZERO, whole
 from portakern.errors import IRError, ScheduleError
 from portakern.ir.program import Program
+from portakern.study.steps import emission
+from portakern.study.work import Problem, works
 from tests import samples
 from tests.rocm.helpers import needs_clang, run, target
 
 quick = pytest.mark.quick
-SIZES = dict(B=2, H=2, G=1, SQ=600, SK=600, D=128)
+SIZES: dict[str, Any] = dict(B=2, H=2, G=1, SQ=600, SK=600, D=128)
 
 
-def program(waves: str = "turns", **given: int | str | bool) -> Program:
-    made = samples.attention(tile=(256, 64), **given)  # type: ignore[arg-type]
+def program(**given: Any) -> Program:
+    made = samples.attention(tile=(256, 64), **given)
     (k,) = made.kernels
-    schedule = replace(k.schedule, stages=2, warps=8, options=(("waves", waves),))
+    schedule = replace(k.schedule, stages=2, warps=8, options=(("waves", "turns"),))
     return replace(made, kernels=(replace(k, schedule=schedule),))
 
 
@@ -71,7 +75,7 @@ def test_a_plan_says_what_is_read_sent_and_waited_for(golden: Callable[[str, str
     (dict(SQ=4096, SK=4096, D=128), "bf16"), (dict(SQ=pk.dynamic, SK=pk.dynamic, D=64), "f16"),
     (dict(SQ=300, SK=77, D=72), "bf16"), (dict(B=1, H=1, G=1, SQ=512, SK=512, D=64), "f16"),
 ])  # fmt: skip
-def test_it_is_what_one_gets_for_many_queries(sizes: dict[str, int], dtype: str) -> None:
+def test_it_is_what_one_gets_for_many_queries(sizes: dict[str, Any], dtype: str) -> None:
     for isa in ("gfx942", "gfx950"):
         assert "pk::OnlineSoftmax" in pk.build("attention", f"hip:{isa}", dtype=dtype, **{**SIZES, **sizes}).source
 
@@ -81,7 +85,7 @@ def test_it_is_what_one_gets_for_many_queries(sizes: dict[str, int], dtype: str)
     ("gfx950", dict(SQ=1), "bf16"), ("gfx950", dict(D=256), "bf16"), ("gfx950", dict(D=33), "bf16"), ("gfx942", {}, "f32"),
     ("gfx90a", {}, "f16"), ("gfx1201", {}, "bf16"),
 ])  # fmt: skip
-def test_elsewhere_it_is_not(isa: str, sizes: dict[str, int], dtype: str) -> None:
+def test_elsewhere_it_is_not(isa: str, sizes: dict[str, Any], dtype: str) -> None:
     assert "pk::OnlineSoftmax" not in pk.build("attention", f"hip:{isa}", dtype=dtype, **{**SIZES, **sizes}).source
 
 
@@ -95,7 +99,7 @@ def biased(q: pk.Tensor["B", "M", "D"], k: pk.Tensor["B", "N", "D"], v: pk.Tenso
 def test_scores_that_are_more_than_masked_products_take_the_next_schedule() -> None:
     built = pk.build(biased, "hip:gfx950", dtype="bf16", B=1, M=512, N=512, D=64)
     assert "pk::OnlineSoftmax" not in built.source and "block=(256" in built.source
-    with pytest.raises(ScheduleError, match="cannot take turns .*: its weights are not powers of masked products"):
+    with pytest.raises(ScheduleError, match=r"cannot take turns .*: its weights are not powers of masked products"):
         pk.build(biased, "hip:gfx950", dtype="bf16", B=1, M=512, N=512, D=64, schedule="waves=turns")
 
 
@@ -112,12 +116,12 @@ def grown(rng: np.random.Generator, keys: int, width: int, dtype: str) -> tuple[
     ("gfx950", dict(queries=70, keys=260, width=128, causal=False)),
     ("gfx942", dict(queries=70, keys=260, width=128, causal=False, dtype="f16")),
 ])  # fmt: skip
-def test_the_result_on_the_machine_where_the_shift_follows(isa: str, given: dict[str, int | bool | str]) -> None:
+def test_the_result_on_the_machine_where_the_shift_follows(isa: str, given: dict[str, Any]) -> None:
     needs_clang(isa)
     made = program(batch=1, heads=1, groups=1, **given)
     (k,) = HipEmitter().plan(made, target(isa)).kernels
     assert isinstance(k, AttentionPlan) and len(k.mask) == 2  # a size, and the mask
-    q, key, v = grown(np.random.default_rng(3), int(given["keys"]), int(given["width"]), str(given.get("dtype", "bf16")))
+    q, key, v = grown(np.random.default_rng(3), given["keys"], given["width"], given.get("dtype", "bf16"))
     got = run(HipEmitter().emit(made, target(isa)), q, key, v).astype(np.float64)
     s = np.einsum("bhgmk,bhnk->bhgmn", *(x.astype(np.float64) for x in (q, key))) * q.shape[-1] ** -0.5
     m, n = s.shape[-2:]
@@ -126,3 +130,30 @@ def test_the_result_on_the_machine_where_the_shift_follows(isa: str, given: dict
     w = np.exp(s - s.max(-1, keepdims=True))
     want = np.einsum("bhgmn,bhnd->bhgmd", w / w.sum(-1, keepdims=True), v.astype(np.float64))
     assert np.abs(got - want).max() <= 8e-3 * np.abs(want).max()
+
+
+@pk.operator
+def some_keys(
+    q: pk.Tensor["B", "M", "D"], k: pk.Tensor["B", "N", "D"], v: pk.Tensor["B", "N", "D"], lengths: pk.Tensor["B", pk.i32]
+):
+    scores = pk.einsum("bmd,bnd->bmn", q, k, dtype=pk.f32) * 0.125
+    seen = pk.iota(scores.shape, 2) < lengths[:, None, None]
+    return pk.einsum("bmn,bnd->bmd", pk.cast(pk.softmax(pk.where(seen, scores, -math.inf)), v.dtype), v)
+
+
+def test_rows_that_see_no_key_are_nan_and_others_see_as_many_as_lengths_say() -> None:
+    needs_clang("gfx950")
+    sizes = {"B": 4, "M": 140, "N": 150, "D": 64}
+    (work,) = works(Problem(some_keys, sizes, {}), [target("gfx950")], ["bf16"], "default")
+    source = emission(work).source
+    assert "pk::OnlineSoftmax" in source.text
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((4, n, 64)).astype(numpy_dtype("bf16")) for n in (140, 150, 150))
+    lengths = np.array([-3, 0, 70, 200], np.int32)
+    got = run(source, q, k, v, lengths).astype(np.float64)
+    assert np.isnan(got[:2]).all()
+    for b in (2, 3):
+        n = lengths[b]
+        w = np.exp(q[b].astype(np.float64) @ k[b, :n].astype(np.float64).T * 0.125)
+        want = w / w.sum(-1, keepdims=True) @ v[b, :n].astype(np.float64)
+        assert np.abs(got[b] - want).max() <= 8e-3 * np.abs(want).max()
