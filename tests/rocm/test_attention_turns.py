@@ -14,11 +14,13 @@ import portakern as pk
 from portakern.backends.rocm.attention import AttentionPlan, KeyStrip, ReadTurn
 from portakern.backends.rocm.attention.plan import in_order
 from portakern.backends.rocm.emitter import HipEmitter
+from portakern.check.mutants import inject
 from portakern.dtypes import numpy_dtype
 from portakern.emit.clike.terms import ZERO, whole
-from portakern.errors import IRError, ScheduleError
+from portakern.errors import IRError, MissingRuleError, ScheduleError
 from portakern.ir.program import Program
-from portakern.study.steps import emission
+from portakern.spec.load import load_operator
+from portakern.study.steps import emission, lowered
 from portakern.study.work import Problem, works
 from tests import samples
 from tests.rocm.helpers import needs_clang, run, target
@@ -101,6 +103,26 @@ def test_scores_that_are_more_than_masked_products_take_the_next_schedule() -> N
     assert "pk::OnlineSoftmax" not in built.source and "block=(256" in built.source
     with pytest.raises(ScheduleError, match=r"cannot take turns .*: its weights are not powers of masked products"):
         pk.build(biased, "hip:gfx950", dtype="bf16", B=1, M=512, N=512, D=64, schedule="waves=turns")
+
+
+@quick
+@pytest.mark.parametrize("causal", [True, False])
+def test_no_planted_fault_is_taken_for_the_softmax_that_the_words_compute(causal: bool) -> None:
+    """A fault changes the text, or the kernel is no longer one whose waves can take turns."""
+    (work,) = works(Problem(load_operator("attention"), SIZES, {"causal": causal}), [target("gfx950")], ["bf16"], "default")
+    program = lowered(work, target("gfx950"))
+    right = HipEmitter().emit(program, target("gfx950")).text
+    assert "pk::OnlineSoftmax" in right
+
+    def text(faulty: Program) -> str:
+        try:
+            return HipEmitter().emit(faulty, target("gfx950")).text
+        except (MissingRuleError, ScheduleError):
+            return ""
+
+    # The first part of the walk ends before the last key: nothing is masked there.
+    harmless = ["dropped mask: attention: mask over sk"] if causal else []
+    assert [f"{m.kind}: {m.where}" for m in inject(program) if text(m.program) == right] == harmless
 
 
 def grown(rng: np.random.Generator, keys: int, width: int, dtype: str) -> tuple[np.ndarray, ...]:

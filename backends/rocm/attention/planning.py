@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
-from portakern.emit.clike import KernelPlan, Planner
+from portakern.emit.clike import KernelPlan, Planner, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.layouts import dims_of, tiles_of
@@ -78,6 +79,7 @@ class _Turns:
         steps = [running_softmax(w) for w in walks]
         self.steps = [s for s in steps if s is not None]
         _need(len(self.steps) == len(walks), "its weights are not powers of masked products, normalised in the end")
+        _need(len(walks) == 1 or walks[0].hi is walks[1].lo, "its second part does not begin where the first one ends")
         self.walks, self.step = walks, self.steps[-1]
         self.key = walks[0].axis
         self.names = plan.free_names()
@@ -99,7 +101,7 @@ class _Turns:
         _need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
         var, scores = self.loops[0].var, self.names.fresh("scores")
         mask = self._mask(var, scores)
-        keys = self._strips()
+        keys = self._strips(score.b.shared, weigh.b.shared)
         fields: dict[str, Any] = {**vars(self.of), "names": frozenset(self.names.taken)}
         extent = size_term(self.kernel.axis[self.key].extent)
         return AttentionPlan(
@@ -119,6 +121,13 @@ class _Turns:
         _need([n for _, n in dims_of(step.score)] == [ROWS, KEYS], f"a step is not {ROWS} rows and {KEYS} keys")
         _need(dims_of(step.score)[1][0] == self.key, "its keys are not the columns of the scores")
         _need(is_zero(self.loops[0].begin), "it does not begin with the first key")
+        begin = [x.x.value if isinstance(x, t.Broadcast) and isinstance(x.x, t.Const) else None for x in self.walks[0].init]
+        _need(begin[:2] == [-math.inf, 0], "it does not begin with nothing")
+        handed = [(x.source, x.index) for x in self.walks[-1].init if isinstance(x, Result)]
+        handed_on = len(self.walks) == 1 or handed == [(self.walks[0], n) for n in range(3)]
+        reads = [[(x.buffer, x.indices) for x in map(_load, (s.score.rhs, s.weigh.rhs))] for s in self.steps]
+        alike = [(s.factor, s.score.lhs, read) for s, read in zip(self.steps, reads, strict=True)]
+        _need(handed_on and alike[0] == alike[-1], "its parts are not of one walk")
         tops = {x for x in self.kernel.body.walk() if isinstance(x, Result) and x.source in self.walks and x.index == 0}
         read = {x for op in self.kernel.body.walk() if not isinstance(op, t.For) for x in op.operands}
         _need(not tops & read, "its maxima are asked for")
@@ -178,23 +187,25 @@ class _Turns:
             ends.append(size_term(self.kernel.axis[self.key].extent - (KEYS - 1)))
         return ends[0] if len(ends) == 1 else call("min", "pk::min", ends[0], call("cast", "int64_t", ends[1]))
 
-    def _strips(self) -> tuple[KeyStrip, KeyStrip]:
+    def _strips(self, *shared: Shared | None) -> tuple[KeyStrip, KeyStrip]:
         made: list[KeyStrip] = []
-        assert self.loops[0].pipeline is not None
-        for stage, op in zip(self.loops[0].pipeline.copies, (self.step.score.rhs, self.step.weigh.rhs), strict=True):
+        for held, op in zip(shared, (self.step.score.rhs, self.step.weigh.rhs), strict=True):
             load = _load(op)
+            _need(held is not None and held.slots == 2, "its keys are not copied ahead")
+            assert held is not None
             rows, cols = (n for _, n in dims_of(load))
             fitting = dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES
             _need(fitting, f"it has not {KEYS} keys of {FEATURES} features a step")
             features = self._features(load, KEYS)
             access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
-            name, fresh = stage.shared.name, self.names.fresh
+            name, fresh = held.name, self.names.fresh
             stem = name.removesuffix("_shared")
             made.append(KeyStrip(
-                name, stage.shared.dtype, rows, cols, op is self.step.score.rhs, access.origin, access.strides[0], features,
-                rows * cols * DTYPES[stage.shared.dtype].bytes // (self.of.threads * 16),
+                name, held.dtype, rows, cols, op is self.step.score.rhs, access.origin, access.strides[0], features,
+                rows * cols * DTYPES[held.dtype].bytes // (self.of.threads * 16),
                 fresh(f"{stem}_feed"), fresh(f"{stem}_reader"), fresh(f"{stem}_part"),
             ))  # fmt: skip
+        _need(made[0].name != made[1].name, "its keys are its values")
         return made[0], made[1]
 
     def _features(self, load: t.Load, rows: int) -> PlanTerm:
@@ -207,7 +218,9 @@ class _Turns:
         others = [i for i in load.indices if i.plain not in (row, col)]
         plain = {row, col} <= by_axis.keys() and all({row, col}.isdisjoint(i.axes) and i.gather < 0 for i in others)
         _need(plain, f"{name} is not read by plain coordinates")
-        (_, stride), (features, one) = by_axis[row], by_axis[col]
+        (lines, stride), (features, one) = by_axis[row], by_axis[col]
+        walked = (self.kernel.axis[row].extent, self.kernel.axis[col].extent)
+        _need(walked == (lines, features), f"not all of {name} is walked")
         contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
         aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)
         _need(contiguous and aligned, f"the rows of {name} are not whole vectors of {_VECTOR}")
