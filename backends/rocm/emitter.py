@@ -33,6 +33,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.program import Program
 
+from .attention import AttentionPlan, LoadQueries, attention_in_turns, print_attention
 from .pingpong import PingPongPlan, pingpong, print_pingpong
 
 HEADERS = Path(__file__).parent / "include" / "pk"
@@ -45,7 +46,9 @@ LEFT_IN_REGISTERS = 128
 """The deepest left operand that is kept in registers: at 128 a lane of CDNA holds 16 registers of it per 16 rows."""
 
 OPTIONS = {
-    "waves": "of a product (CDNA): turns (8, two of a SIMD alternate), interleave (4, CDNA 4), plain, or auto",
+    "waves": "of a product or attention (CDNA): turns (8, two of a SIMD alternate), interleave (a product by 4, CDNA 4), "
+    "plain, auto, or first: turns, else another schedule",
+    "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }
 
@@ -134,10 +137,13 @@ class HipPrinter(Printer):
     """Words whose form is AMD's own: operands know which way they lie, and pipelines go through registers."""
 
     def kernel(self, k: KernelPlan) -> list[str]:
-        if not isinstance(k, PingPongPlan):
-            return super().kernel(k)
         self.plan, self.names = k, k.free_names()
-        return print_pingpong(self, k)
+        match k:
+            case PingPongPlan():
+                return print_pingpong(self, k)
+            case AttentionPlan():
+                return print_attention(self, k)
+        return super().kernel(k)
 
     def layout(self, x: Layout) -> str:
         if x.kind == "quarters":
@@ -158,6 +164,10 @@ class HipPrinter(Printer):
 
     def operand(self, x: p.Operand) -> str:
         return x.name if x.shared is None else self.slot(x.shared, x.slot)
+
+    def on_LoadQueries(self, s: LoadQueries) -> list[str]:
+        call = self.word("load_queries", self.place(s.place), s.origin, s.stride, s.rows_left, s.features)
+        return [f"auto {s.name} = {call};"]
 
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []
@@ -241,9 +251,10 @@ class HipEmitter(CLikeEmitter):
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
-        made = pingpong(_by_tiles_of_32(planner.plan(), target), planner, target)
+        plain = _by_tiles_of_32(planner.plan(), target)
+        made = attention_in_turns(plain, planner, target) if kernel.family == "attention" else pingpong(plain, planner, target)
         fits = self.operand_bytes(made) <= target.device.count("shared_bytes_per_block")
-        if isinstance(made, PingPongPlan) or kernel.schedule.stages == 1:
+        if isinstance(made, PingPongPlan | AttentionPlan) or kernel.schedule.stages == 1:
             return made
         if fits:
             return replace(made, body=flattened(made.body))

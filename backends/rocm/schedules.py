@@ -8,6 +8,7 @@ is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -15,6 +16,7 @@ from portakern.emit.chains import like_attention
 from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
+from .attention import FEATURES, KEYS, ROWS, WAVES
 from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
 from .pingpong import slice_of
 from .products import product_of
@@ -255,6 +257,41 @@ def _registers(tm: int, tn: int, warps: int, nest: Nest, device: Device) -> int:
 # ---- attention --------------------------------------------------------------------------------------------------------
 
 
+def _softmax_attention(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Those that the cost model found best where they fit, then all others."""
+    yield from _waves_in_turns(nest, device) if device.has("mfma") else _two_stages(nest, device)
+    for s in _attention(nest, device):
+        m, n = (nest.role(r)[0].name for r in "mn")
+        unmasked = device.has("mfma") and s.tile(m) % s.tile(n) == 0  # on RDNA the second walk costs registers, and so waves
+        yield replace(s, options=(*s.options, ("split", 1))) if unmasked else s
+
+
+def _waves_in_turns(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """256 queries by eight waves that take turns; fewer queries would leave half of the waves without rows."""
+    m, n, k, d = (nest.role(r)[0] for r in "mnkd")
+    deep, wide = _features(nest, k), _features(nest, d)
+    narrow = {nest.dots, nest.scores or nest.dots} <= ({"bf16"} if device.has("f16_matrix_flushes") else {"f16", "bf16"})
+    if narrow and deep in FEATURES and wide in FEATURES and (_size(m) or 4096) > ROWS // 2:
+        tiles = _tiles(nest, **{m.name: ROWS, n.name: KEYS, k.name: deep, d.name: wide})
+        yield Schedule(tiles, 2, WAVES, (("split", 1), ("waves", "first")))
+
+
+def _two_stages(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """RDNA, 16 bits: by the cost model 0.9 (RX 7900 XTX, 128 features) to 0.7 (RX 9070 XT) of the time of one stage."""
+    m, n, k, d = (nest.role(r)[0] for r in "mnkd")
+    features = max(_features(nest, k), _features(nest, d))
+    warps = 8 if features == 128 else 4 if features == 64 and not device.has("wmma_replicated") else 0
+    if warps and nest.dots in ("f16", "bf16") and _covers(m, 16 * warps):
+        tiles = _tiles(nest, **{m.name: 16 * warps, n.name: 32, k.name: features, d.name: _features(nest, d)})
+        yield Schedule(tiles, 2, warps)
+
+
+def _features(nest: Nest, axis: NestAxis) -> int:
+    """The tile that covers features which are read in whole vectors; 0 where they are not."""
+    size = _size(axis)
+    return _multiple(size, 16) if size and size % 8 == 0 else 0
+
+
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Query rows in multiples of 16 per wave, so that a wave holds whole rows; keys walked 16 to 64 at a time."""
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
@@ -359,4 +396,4 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 _FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
              "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
-             "attention": _attention, "chain": _chain}  # fmt: skip
+             "attention": _softmax_attention, "chain": _chain}  # fmt: skip

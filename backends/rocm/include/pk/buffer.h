@@ -22,8 +22,9 @@ struct Buffer {
 #endif
 
   template <class V> PK_FN V read(int offset, int base) const {
-    static_assert(sizeof(V) == 8 || sizeof(V) == 16, "8 or 16 bytes");
-    if constexpr (sizeof(V) == 16) return __builtin_bit_cast(V, __builtin_amdgcn_raw_buffer_load_b128(descriptor(), offset, base, 0));
+    static_assert(sizeof(V) == 4 || sizeof(V) == 8 || sizeof(V) == 16, "4, 8 or 16 bytes");
+    if constexpr (sizeof(V) == 4) return __builtin_bit_cast(V, __builtin_amdgcn_raw_buffer_load_b32(descriptor(), offset, base, 0));
+    else if constexpr (sizeof(V) == 16) return __builtin_bit_cast(V, __builtin_amdgcn_raw_buffer_load_b128(descriptor(), offset, base, 0));
     else return __builtin_bit_cast(V, __builtin_amdgcn_raw_buffer_load_b64(descriptor(), offset, base, 0));
   }
 

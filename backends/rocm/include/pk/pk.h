@@ -1,6 +1,7 @@
 // portakern's tile vocabulary on AMD GPUs (CDNA 2 to 4, RDNA 3 and 4).  See docs/tile-vocabulary.md.
 #pragma once
 
+#include "pk/attention.h"
 #include "pk/combine.h"
 #include "pk/gather.h"
 #include "pk/grid.h"

@@ -34,6 +34,7 @@ typedef int32_t i32x2 __attribute__((ext_vector_type(2)));
 typedef int32_t i32x4 __attribute__((ext_vector_type(4)));
 typedef int32_t i32x8 __attribute__((ext_vector_type(8)));
 typedef uint16_t u16x2 __attribute__((ext_vector_type(2)));
+typedef int16_t i16x2 __attribute__((ext_vector_type(2)));
 typedef int16_t i16x4 __attribute__((ext_vector_type(4)));
 typedef int16_t i16x8 __attribute__((ext_vector_type(8)));
 typedef int16_t i16x16 __attribute__((ext_vector_type(16)));
