@@ -101,7 +101,7 @@ def _sort(nest: Nest) -> list[Schedule]:
 def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
-    for bm, bn, bk in ((128, 256, 256), (64, 128, 256), (32, 64, 512), (256, 256, 256), (128, 128, 512)):
+    for bm, bn, bk in ((256, 256, 256), (128, 256, 256), (64, 128, 256), (32, 64, 512), (128, 128, 512)):
         tiles = {m.name: fit(m, bm, 8), n.name: fit(n, bn, 32), k.name: fit(k, bk, 16)}
         found.append(_schedule(tiles, nest))
     return found

@@ -171,13 +171,6 @@ PK_INLINE void pack_strips(P* to, int64_t strip, const T* from, int64_t si, int6
 
 // ---- panels
 
-// Rows of memory that lie a multiple of this many bytes apart share sets of the first-level cache; they are packed.
-constexpr int64_t set_stride = 2048;
-template <class T>
-PK_INLINE bool share_sets(int64_t stride) {
-    return stride * int64_t(sizeof(T)) % set_stride == 0;
-}
-
 // Left operand, m x k, row after row; if it is stored transposed, in strips of `block_rows` rows.
 template <class T, int Rows, int Cols, bool stored_transposed>
 struct PanelA {
@@ -204,7 +197,7 @@ struct PanelA {
             pack_strips<block_rows>(value, strip, from, sj, si, j_count, i_count);
         } else {
             if constexpr (__is_same(P, T)) {
-                const bool in_place = sj == 1 && j_count % pack_k == 0 && !share_sets<T>(si);
+                const bool in_place = sj == 1 && j_count % pack_k == 0;
                 origin = in_place ? from : value, row_step = in_place ? si : stride;
                 if (in_place) return;
             }
@@ -239,14 +232,14 @@ struct PanelB {
     PK_INLINE void pack(const T* from, int64_t si, int64_t sj, int i_count, int j_count) {
         cols = j_count, steps = round_up(i_count, pack_k) / pack_k;
         if constexpr (__is_same(P, T) && pack_k == 1) {
-            const bool in_place = sj == 1 && j_count % width == 0 && si <= in_place_row && !share_sets<T>(si);
+            const bool in_place = sj == 1 && j_count % width == 0 && si <= nearest;
             origin = in_place ? from : value;
             strip = in_place ? width : packed, k_step = in_place ? si : width;
             if (in_place) return;
         }
         pack_strips<width>(value, packed, from, si, sj, i_count, j_count);
     }
-    static constexpr int64_t in_place_row = 256;  // elements; rows further apart are on too many pages
+    static constexpr int64_t nearest = 4 * width;  // rows further apart share too few sets of the first-level cache
 };
 
 // ---- filling panels
