@@ -228,7 +228,10 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
 
     def product(self, node: Product) -> None:
         m = node.what
-        name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors)
+        if m.paired:
+            name = self.words.product_of_pairs(m.rows, m.vectors, m.a.shape[-1])
+        else:
+            name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors)
 
         def pitch(s: Storage) -> str:
             return str(s.shape[-1])

@@ -71,6 +71,18 @@ class Words(Protocol):
 
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str: ...
 
+    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
+        """The product of bf16, two elements of k at a time, at most ``depth`` in all."""
+        ...
+
+    def half_type(self, lanes: int) -> str:
+        """What holds the bits of bf16."""
+        ...
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        """Floats as the bits of bf16: rounded, unless they are ``exact``."""
+        ...
+
     def group(self, dim: int) -> str:
         """The index of the work-group along a dimension, 0 the fastest."""
         ...

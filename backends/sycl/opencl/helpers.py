@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from portakern.emit.loops.plan import KernelLoopPlan
 
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
+from .pairs import ADD_PAIRS, product_of_pairs
 from .product import product
 
 
@@ -90,7 +91,7 @@ class Helpers:
         return f"const long {name}"
 
     def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
-        return [f"__local {C_TYPE[dtype]} {name}[{count}] __attribute__((aligned(64)));  // {about}"]
+        return [f"__local {MEMORY[dtype]} {name}[{count}] __attribute__((aligned(64)));  // {about}"]
 
     # ---- one element
 
@@ -301,6 +302,20 @@ class Helpers:
         kind = REGISTER[dtype]
         name = f"sort_order_{kind}"
         return self.use(name, lambda: _SORT.format(name=name, type=C_TYPE[kind]))
+
+    def half_type(self, lanes: int) -> str:
+        return f"ushort{lanes if lanes > 1 else ''}"
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        if not exact:
+            return f"{self.bits_bf16(lanes)}({value})"
+        x = str(lanes) if lanes > 1 else ""
+        return f"convert_ushort{x}(as_uint{x}({value}) >> 16)"
+
+    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
+        self.use("add_pairs", lambda: ADD_PAIRS)
+        name = f"product_bf16_{rows}x{16 * vectors}x{depth}"
+        return self.use(name, lambda: product_of_pairs(name, rows, vectors, depth))
 
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
         kind = REGISTER[dtype]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from portakern.ir.core import Op
 from portakern.ir.tile import TileType, tile_type
@@ -16,10 +17,11 @@ Dim = tuple[str, int]
 class LocalArrays:
     """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`LocalStore` to come;
     ``vector`` is the axis that is walked by whole vectors around the current list; ``held`` is the dtype that an array's
-    elements have for a value's dtype, where it is another."""
+    elements have for a value's dtype, where it is another; operands of products are kept as they are where their dtype is
+    one of ``paired``."""
 
-    def __init__(self, lanes: int, vectors: int, held: Mapping[str, str]) -> None:
-        self.lanes, self.vectors, self.held = lanes, vectors, held
+    def __init__(self, lanes: int, vectors: int, held: Mapping[str, str], paired: Collection[str] = ()) -> None:
+        self.lanes, self.vectors, self.held, self.paired = lanes, vectors, held, paired
         self.made: list[Storage] = []
         self.of: dict[Op, Storage] = {}
         self.written: set[Op] = set()
@@ -37,6 +39,14 @@ class LocalArrays:
             name, number = f"{hint}{number}", number + 1
         made = Storage(name, tuple(dims), self.held.get(dtype, dtype), tuple(shape), purpose, lane_axis)
         self.made.append(made)
+        return made
+
+    def pack(self, hint: str, dims: Sequence[Dim], dtype: str) -> Storage:
+        """An array for an operand of a product."""
+        if dtype not in self.paired:
+            return self.make(hint, dims, dtype, "operand of a product, packed and widened")
+        made = replace(self.make(hint, dims, dtype, "operand of a product, packed"), dtype=dtype)
+        self.made[-1] = made
         return made
 
     def _widest(self, size: int) -> int:

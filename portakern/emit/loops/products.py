@@ -46,8 +46,7 @@ class OperandPacking:
         if (op, axes) in self.packed:
             return []
         t = tile_type(op)
-        storage = self.arrays.make(hint_of(source(op)) + "_pack", [(a, t.size(a)) for a in axes], t.dtype,
-                                 "operand of a product, packed and widened")
+        storage = self.arrays.pack(hint_of(source(op)) + "_pack", [(a, t.size(a)) for a in axes], t.dtype)
         self.packed[op, axes] = storage
         return [LocalStore(source(op), storage)]
 
