@@ -22,9 +22,14 @@ __kernel void probe(__global float *sums, __global const uint *words)
 """
 
 
+def named(text: str) -> tuple[str, ...]:
+    """The compiler's options for what ``text`` asks about, of the processor alone."""
+    return (f"-D{MACRO}",) if MACRO in text and "avx512_bf16" in flags() else ()
+
+
 def options(text: str) -> tuple[str, ...]:
-    """The compiler's options for what ``text`` asks about."""
-    return (f"-D{MACRO}",) if MACRO in text and adds_pairs() else ()
+    """The same, where the driver has been tried: OpenCL C names an intrinsic of its compiler."""
+    return named(text) if MACRO in text and adds_pairs() else ()
 
 
 @cache

@@ -20,10 +20,10 @@ _NAMES = {"fabs": "abs", "rint": "round"}
 
 class SyclWords:
     """Implements :class:`portakern.backends.sycl.loops.words.Words`; every function is a template of the header.
-    ``atomics`` says whether a text has asked for one: they are in a header of their own."""
+    ``asked`` are the headers of their own that a text has asked for."""
 
     def __init__(self) -> None:
-        self.atomics = False
+        self.asked: set[str] = set()
 
     def held(self, dtype: str, lanes: int = 1) -> str:
         kind = REGISTER[dtype]
@@ -96,7 +96,7 @@ class SyclWords:
         return f"pk::round_{dtype}"
 
     def atomic(self, mode: str, dtype: str) -> str:
-        self.atomics = True
+        self.asked.add("pk/atomic.hpp")
         return f"pk::atomic_{mode}"
 
     def sort(self, dtype: str) -> str:
@@ -104,6 +104,16 @@ class SyclWords:
 
     def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
         return f"pk::product<{rows}, {lanes}, {vectors}>"
+
+    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
+        self.asked.add("pk/pairs.hpp")
+        return f"pk::product_of_pairs<{rows}, {vectors}, {depth}>"
+
+    def half_type(self, lanes: int) -> str:
+        return f"pk::vec<uint16_t, {lanes}>" if lanes > 1 else "uint16_t"
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        return f"pk::{'upper_half' if exact else 'bf16_bits'}({value})"
 
     def group(self, dim: int) -> str:
         return f"pk::group({dim})"
@@ -120,7 +130,7 @@ class SyclWords:
         return f"int64_t {name}"
 
     def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
-        kind = SCALAR[dtype]
+        kind = "uint16_t" if dtype == "bf16" else SCALAR[dtype]  # the bits of bf16
         return [f"static pk::local<{kind}, {count}> {name}_memory;  // {about}", f"{kind}* const {name} = &{name}_memory[0];"]
 
 
