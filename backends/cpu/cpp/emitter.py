@@ -33,12 +33,13 @@ DIALECT = Dialect(
     pipelined=False,
     synchronised=False,
     sorts=True,
+    takes_pixels=True,
 )
 
 
 HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot",
         "sorted_order": "sort", "in_order": "sort",
-        "gather": "gather", "along": "gather"}  # fmt: skip
+        "gather": "gather", "along": "gather", "part": "pixels", "wide_part": "pixels", "columns": "pixels"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
 
 

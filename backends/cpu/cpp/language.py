@@ -52,6 +52,7 @@ CPP = Language(
     runtime=CppRuntime(),
     convention=CONVENTION,
     adopt=adopt,
+    takes_pixels=True,
     forks=True,
     words=WORDS,
     shares_process=True,

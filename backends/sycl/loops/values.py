@@ -122,8 +122,8 @@ class CLoopValueText(CLoopScope):
         """bf16 to an array of its own bits: what was loaded is exact, what was computed is rounded."""
         lanes = self.vector[1] if self.vector and step else 1
         v = self.value(store.value).wide(lanes, self.words)
-        loaded = isinstance(source(store.value), Load)
-        bits = self.words.half_bits(lanes, v.text, exact=loaded)
+        exact = isinstance(source(store.value), Load | Cast)
+        bits = self.words.half_bits(lanes, v.text, exact=exact)
         if step == 0:
             self.say(f"{name}[{offset}] = {bits};")
         elif step == 1:

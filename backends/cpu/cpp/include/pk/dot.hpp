@@ -37,14 +37,14 @@ PK_INLINE void multiply_add(Vector<float>::type& sum, const Pairs& a, const Pair
 }
 #endif
 
-// rows x (width vectors) sums at `acc`, over `steps` steps along k; words of the left operand lie `row_step` and `k_step`
-// apart, rows of the right one's strip `strip_step`.
+// rows x (width vectors) sums at `acc`, over `steps` steps along k: words of each line of the left operand lie `k_step` apart,
+// rows of the right one's strip `strip_step`.
 template <int rows, int width, int64_t k_step, class S, class P>
-__attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, const P* left, int64_t row_step,
-                                                        const P* strip, int64_t strip_step, int steps) {
+__attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, const P* const* line, const P* strip,
+                                                        int64_t strip_step, int steps) {
     using V = typename Vector<S>::type;
     using U = typename Vector<S>::unaligned;
-    using W = decltype(spread(left));
+    using W = decltype(spread(strip));
     typedef W Unaligned __attribute__((aligned(sizeof(P)), may_alias));
     constexpr int lanes = Vector<S>::lanes;
     V sum[rows][width];
@@ -52,13 +52,16 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
         for (int w = 0; w < width; ++w) sum[i][w] = V(*(const U*)(acc + i * acc_stride + w * lanes));
-    for (; steps > 0; --steps, left += k_step, strip += strip_step) {
+    const P* left[rows];
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) left[i] = line[i];
+    for (int64_t k = 0; k < steps * k_step; k += k_step, strip += strip_step) {
         W right[width];
 #pragma GCC unroll 4
         for (int w = 0; w < width; ++w) right[w] = ((const Unaligned*)strip)[w];
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i) {
-            const W word = spread(left + i * row_step);
+            const W word = spread(left[i] + k);
 #pragma GCC unroll 4
             for (int w = 0; w < width; ++w) multiply_add(sum[i][w], word, right[w]);
         }
@@ -73,8 +76,7 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
 template <int rows, int width, class S, class A, class P>
 PK_INLINE void multiply_strip(S* acc, int acc_stride, const A& a, int row, const P* strip, int64_t strip_step) {
     for (; row + rows <= a.rows; row += rows)
-        multiply_block<rows, width, A::k_step>(acc + row * acc_stride, acc_stride, a.at(row), a.row_step, strip, strip_step,
-                                               a.steps);
+        multiply_block<rows, width, A::k_step>(acc + row * acc_stride, acc_stride, a.line + row, strip, strip_step, a.steps);
     if constexpr (rows > 1) multiply_strip<rows / 2, width>(acc, acc_stride, a, row, strip, strip_step);
 }
 

@@ -171,7 +171,7 @@ PK_INLINE void pack_strips(P* to, int64_t strip, const T* from, int64_t si, int6
 
 // ---- panels
 
-// Left operand, m x k, row after row; if it is stored transposed, in strips of `block_rows` rows.
+// Left operand, m x k: lines of k, one for each row, or strips of `block_rows` rows if it is stored transposed.
 template <class T, int Rows, int Cols, bool stored_transposed>
 struct PanelA {
     using P = typename Packed<T>::type;
@@ -181,37 +181,47 @@ struct PanelA {
     static constexpr int stride = depth + apart, strip = block_rows * depth + apart;
     static constexpr int64_t k_step = stored_transposed ? block_rows * pack_k : pack_k;
     alignas(64) P value[stored_transposed ? round_up(m, block_rows) / block_rows * strip : m * stride];
-    const P* origin = value;
-    int64_t row_step = stored_transposed ? pack_k : stride;
+    const P* line[m];         // where each row begins: here, or in memory
     int rows = 0, steps = 0;  // that hold something, steps along k
 
-    PK_INLINE const P* at(int row) const {
-        return stored_transposed ? value + row / block_rows * strip + row % block_rows * pack_k
-                                 : origin + row * row_step;
+    // Takes elements (i, j) at from[i * si + j * sj], which stay where they are if they `may_stay` and lie well.
+    PK_INLINE void pack(const T* from, int64_t si, int64_t sj, int i_count, int j_count, bool may_stay = true) {
+        if constexpr (stored_transposed) {
+            rows = i_count, steps = round_up(j_count, pack_k) / pack_k;
+            pack_strips<block_rows>(value, strip, from, sj, si, j_count, i_count);
+            for (int i = 0; i < rows; ++i) line[i] = value + i / block_rows * strip + i % block_rows * pack_k;
+        } else {
+            pack_lines(i_count, j_count, sj, [=](int i) { return from + i * si; }, may_stay);
+        }
     }
 
-    // Takes elements (i, j) at from[i * si + j * sj].
-    PK_INLINE void pack(const T* from, int64_t si, int64_t sj, int i_count, int j_count) {
+    // Row i begins at begin(i), its elements lie sj apart; nullptr: a row of zeros.
+    template <class F>
+    PK_INLINE void pack_lines(int i_count, int j_count, int64_t sj, F begin, bool may_stay = true) {
         rows = i_count, steps = round_up(j_count, pack_k) / pack_k;
-        if constexpr (stored_transposed) {
-            pack_strips<block_rows>(value, strip, from, sj, si, j_count, i_count);
-        } else {
-            if constexpr (__is_same(P, T)) {
-                const bool in_place = sj == 1 && j_count % pack_k == 0;
-                origin = in_place ? from : value, row_step = in_place ? si : stride;
-                if (in_place) return;
+        if constexpr (__is_same(P, T)) {
+            if (may_stay && sj == 1 && j_count % pack_k == 0) {
+                for (int j = 0; j < j_count; ++j) value[j] = P(0.0f);
+                for (int i = 0; i < rows; ++i) {
+                    const T* from = begin(i);
+                    line[i] = from != nullptr ? from : value;
+                }
+                return;
             }
-            for (int i = 0; i < rows; ++i) pack_line(value + i * stride, from + i * si, sj, j_count);
         }
-    }
-    PK_INLINE void pack_line(P* to, const T* from, int64_t sj, int count) {
-        if (sj == 1) {
-            PK_VECTORISE
-            for (int j = 0; j < count; ++j) to[j] = widen<P>(from[j]);
-        } else {
-            for (int j = 0; j < count; ++j) to[j] = widen<P>(from[j * sj]);
+        for (int i = 0; i < rows; ++i) {
+            P* to = value + i * stride;
+            const T* from = begin(i);
+            const int count = from != nullptr ? j_count : 0;
+            if (sj == 1) {
+                PK_VECTORISE
+                for (int j = 0; j < count; ++j) to[j] = widen<P>(from[j]);
+            } else {
+                for (int j = 0; j < count; ++j) to[j] = widen<P>(from[j * sj]);
+            }
+            for (int j = count; j < steps * pack_k; ++j) to[j] = P(0.0f);
+            line[i] = to;
         }
-        for (int j = count; j < steps * pack_k; ++j) to[j] = P(0.0f);
     }
 };
 
@@ -223,39 +233,40 @@ struct PanelB {
     static constexpr int k = stored_transposed ? Cols : Rows, n = stored_transposed ? Rows : Cols;
     static constexpr int pack_k = Packed<T>::pack, depth = round_up(k, pack_k);
     static constexpr int width = block_cols<Sum>, packed = depth * width + 64 / int(sizeof(P));
+    static constexpr int64_t nearest = 4 * width;  // rows further apart share too few sets of the first-level cache
     alignas(64) P value[round_up(n, width) / width * packed];
     const P* origin = value;
     int64_t strip = packed, k_step = width * pack_k;
     int cols = 0, steps = 0;
 
-    // Takes elements (i, j) at from[i * si + j * sj].
-    PK_INLINE void pack(const T* from, int64_t si, int64_t sj, int i_count, int j_count) {
+    // Takes elements (i, j) at from[i * si + j * sj], which stay where they are if they `may_stay` and lie well.
+    PK_INLINE void pack(const T* from, int64_t si, int64_t sj, int i_count, int j_count, bool may_stay = true) {
         cols = j_count, steps = round_up(i_count, pack_k) / pack_k;
         if constexpr (__is_same(P, T) && pack_k == 1) {
-            const bool in_place = sj == 1 && j_count % width == 0 && si <= nearest;
-            origin = in_place ? from : value;
-            strip = in_place ? width : packed, k_step = in_place ? si : width;
-            if (in_place) return;
+            const bool stays = may_stay && sj == 1 && j_count % width == 0 && si <= nearest;
+            origin = stays ? from : value;
+            strip = stays ? width : packed, k_step = stays ? si : width;
+            if (stays) return;
         }
         pack_strips<width>(value, packed, from, si, sj, i_count, j_count);
     }
-    static constexpr int64_t nearest = 4 * width;  // rows further apart share too few sets of the first-level cache
 };
 
 // ---- filling panels
 
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
 PK_INLINE void stage(Panel<T, R, C, t>& panel, const T* origin, int64_t row_stride, int64_t col_stride,
-                     int32_t rows_left = R, int32_t cols_left = C) {
+                     int32_t rows_left = R, int32_t cols_left = C, bool may_stay = true) {
     const int rows = clamp_count(rows_left, R), cols = clamp_count(cols_left, C);
     if (t)
-        panel.pack(origin, col_stride, row_stride, cols, rows);
+        panel.pack(origin, col_stride, row_stride, cols, rows, may_stay);
     else
-        panel.pack(origin, row_stride, col_stride, rows, cols);
+        panel.pack(origin, row_stride, col_stride, rows, cols, may_stay);
 }
+// A tile may change before the panel is read, memory does not.
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
 PK_INLINE void put(Panel<T, R, C, t>& panel, const Tile<T, Dense<R, C>>& x) {
-    stage(panel, x.value, C, 1);
+    stage(panel, x.value, C, 1, R, C, false);
 }
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
 PK_INLINE void put(Panel<T, R, C, t>& panel, const View<T, Dense<R, C>>& x) {
