@@ -38,12 +38,14 @@ from portakern.lower.joining import reshapes_freely
 rules = Rules()
 
 
-def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False
-             ) -> TensorProgram:  # fmt: skip
-    """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored.  ``picks``:
+def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False,
+             columns: bool = True) -> TensorProgram:  # fmt: skip
+    """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored; with ``columns``
+    the taps of a pixel of few channels are put side by side before.  ``picks``:
     loads may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
     ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`)."""
-    windowed = windows.reaching + windows.rules if reach else windows.rules
+    reaching = windows.reaching + windows.columns if columns else windows.reaching
+    windowed = reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
     every = rules + ones.rules + joining.rules + splitting.rules + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):

@@ -53,6 +53,7 @@ CPP = Language(
     convention=CONVENTION,
     adopt=adopt,
     takes_pixels=True,
+    long_steps=False,
     forks=True,
     words=WORDS,
     shares_process=True,

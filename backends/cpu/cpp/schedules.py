@@ -29,6 +29,11 @@ def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
     return -(-tile // multiple) * multiple if parts > 1 or multiple > 1 else tile
 
 
+def whole(axis: NestAxis, most: int, multiple: int) -> int:
+    """The same, and all of an axis that is no longer as it is: rows and steps that are not there are not computed."""
+    return fit(axis, most, multiple if _longer(axis, most) else 1)
+
+
 def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
     return Schedule(tuple((a.name, tiles.get(a.name, 1)) for a in nest.axes), stages=1, warps=1)
 
@@ -102,7 +107,7 @@ def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
     for bm, bn, bk in ((256, 256, 256), (128, 256, 256), (64, 128, 256), (32, 64, 512), (128, 128, 512)):
-        tiles = {m.name: fit(m, bm, 8), n.name: fit(n, bn, 32), k.name: fit(k, bk, 16)}
+        tiles = {m.name: whole(m, bm, 8), n.name: fit(n, bn, 32), k.name: whole(k, bk, 16)}
         found.append(_schedule(tiles, nest))
     return found
 

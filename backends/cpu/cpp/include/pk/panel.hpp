@@ -233,7 +233,7 @@ struct PanelB {
     static constexpr int k = stored_transposed ? Cols : Rows, n = stored_transposed ? Rows : Cols;
     static constexpr int pack_k = Packed<T>::pack, depth = round_up(k, pack_k);
     static constexpr int width = block_cols<Sum>, packed = depth * width + 64 / int(sizeof(P));
-    static constexpr int64_t nearest = 4 * width;  // rows further apart share too few sets of the first-level cache
+    static constexpr int64_t nearest = 2 * width;  // rows further apart share too few sets of the first-level cache
     alignas(64) P value[round_up(n, width) / width * packed];
     const P* origin = value;
     int64_t strip = packed, k_step = width * pack_k;
@@ -271,6 +271,10 @@ PK_INLINE void put(Panel<T, R, C, t>& panel, const Tile<T, Dense<R, C>>& x) {
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t>
 PK_INLINE void put(Panel<T, R, C, t>& panel, const View<T, Dense<R, C>>& x) {
     stage(panel, x.origin, x.row_stride, x.col_stride);
+}
+template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t, class X>
+PK_INLINE void put(Panel<T, R, C, t>& panel, const X& x) {
+    put(panel, copy(x));
 }
 // Packing has already turned the operand round.
 template <class Panel>

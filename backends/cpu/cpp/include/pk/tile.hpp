@@ -92,13 +92,13 @@ struct Lazy {
     G get;
     PK_INLINE T at(int r, int c) const { return get(r, c); }
 };
-template <class T, class L>
+template <class X>
 struct Reference {
-    const Tile<T, L>* tile;
-    PK_INLINE T at(int r, int c) const { return tile->at(r, c); }
+    const X* tile;
+    PK_INLINE typename X::element at(int r, int c) const { return tile->at(r, c); }
 };
 template <class T, class L>
-PK_INLINE Reference<T, L> kept(const Tile<T, L>& x) {
+PK_INLINE Reference<Tile<T, L>> kept(const Tile<T, L>& x) {
     return {&x};
 }
 template <class X>
