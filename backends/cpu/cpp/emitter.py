@@ -16,6 +16,8 @@ from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType
 
+from .sums import set_by_products
+
 DIALECT = Dialect(
     "C++",
     subgroup=1,
@@ -37,7 +39,7 @@ DIALECT = Dialect(
 )
 
 
-HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot",
+HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot", "sums": "dot",
         "sorted_order": "sort", "in_order": "sort",
         "gather": "gather", "along": "gather", "part": "pixels", "wide_part": "pixels", "columns": "pixels"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
@@ -45,6 +47,17 @@ HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "
 
 class CppPrinter(Printer):
     """The words of the tile vocabulary, without threads; what one statement alone reads is computed where it is read."""
+
+    set_by_products: frozenset[str] = frozenset()
+
+    def kernel(self, k: p.KernelPlan) -> list[str]:
+        self.set_by_products = set_by_products(k.body)
+        return super().kernel(k)
+
+    def on_Fill(self, s: p.Fill) -> list[str]:
+        if s.name not in self.set_by_products:
+            return super().on_Fill(s)
+        return self.define(s.name, s.define, self.word("sums", f"{self.dialect.type(s.dtype)}, {self.place(s.place)}"))
 
     def mapping(self, s: p.Map) -> str:
         reader = self.following

@@ -31,7 +31,7 @@ def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
 
 def whole(axis: NestAxis, most: int, multiple: int) -> int:
     """The same, and all of an axis that is no longer as it is: rows and steps that are not there are not computed."""
-    return fit(axis, most, multiple if _longer(axis, most) else 1)
+    return fit(axis, most, multiple if _longer(axis, most) or axis.extent == 1 else 1)
 
 
 def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:

@@ -4,6 +4,20 @@
 
 namespace pk {
 
+// Sums before the first product, which sets them.
+template <class S, class L>
+struct Sums : Tile<S, L> {
+    bool none = true;
+};
+template <class S, class L>
+PK_INLINE Sums<S, L> sums() {
+    return {};
+}
+template <class S, class L>
+PK_INLINE Reference<Tile<S, L>> kept(const Sums<S, L>& x) {
+    return {&x};
+}
+
 // Here the compiler may fuse, which it may nowhere else: vectors have no function for it.
 #if defined(__clang__)
 #define PK_FUSING
@@ -37,11 +51,11 @@ PK_INLINE void multiply_add(Vector<float>::type& sum, const Pairs& a, const Pair
 }
 #endif
 
-// rows x (width vectors) sums at `acc`, over `steps` steps along k: words of each line of the left operand lie `k_step` apart,
+// rows x (width vectors) sums at `acc`, from what is there or from zero, over `steps` steps along k: words of each line of the left operand lie `k_step` apart,
 // rows of the right one's strip `strip_step`.
 template <int rows, int width, int64_t k_step, class S, class P>
-__attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, const P* const* line, const P* strip,
-                                                        int64_t strip_step, int steps) {
+__attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, bool from_zero, const P* const* line,
+                                                        const P* strip, int64_t strip_step, int steps) {
     using V = typename Vector<S>::type;
     using U = typename Vector<S>::unaligned;
     using W = decltype(spread(strip));
@@ -51,7 +65,7 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-        for (int w = 0; w < width; ++w) sum[i][w] = V(*(const U*)(acc + i * acc_stride + w * lanes));
+        for (int w = 0; w < width; ++w) sum[i][w] = from_zero ? V{} : V(*(const U*)(acc + i * acc_stride + w * lanes));
     const P* left[rows];
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) left[i] = line[i];
@@ -74,15 +88,16 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
 
 // All rows of the left operand with one strip: blocks of `rows`, then smaller ones for those that are left.
 template <int rows, int width, class S, class A, class P>
-PK_INLINE void multiply_strip(S* acc, int acc_stride, const A& a, int row, const P* strip, int64_t strip_step) {
+PK_INLINE void multiply_strip(S* acc, int acc_stride, bool from_zero, const A& a, int row, const P* strip, int64_t strip_step) {
     for (; row + rows <= a.rows; row += rows)
-        multiply_block<rows, width, A::k_step>(acc + row * acc_stride, acc_stride, a.line + row, strip, strip_step, a.steps);
-    if constexpr (rows > 1) multiply_strip<rows / 2, width>(acc, acc_stride, a, row, strip, strip_step);
+        multiply_block<rows, width, A::k_step>(acc + row * acc_stride, acc_stride, from_zero, a.line + row, strip,
+                                               strip_step, a.steps);
+    if constexpr (rows > 1) multiply_strip<rows / 2, width>(acc, acc_stride, from_zero, a, row, strip, strip_step);
 }
 
 // acc += a * b, as far as the operands go. A strip of b stays in the first-level cache while the rows of a pass by.
 template <class S, class L, class A, class B>
-PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b) {
+PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b, bool from_zero = false) {
     static_assert(A::m == L::rows && B::n == L::cols && A::k == B::k, "the shapes do not fit");
     static_assert(__is_same(S, typename B::Sum), "products of these operands are summed in another type");
     constexpr int lanes = Vector<S>::lanes;
@@ -94,15 +109,21 @@ PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b) {
             const int cols = L::cols - col;
             for (int i = 0; i < a.rows; ++i)
                 for (int j = 0; j < cols; ++j) copy.value[i * B::width + j] = acc.value[i * L::cols + col + j];
-            multiply_strip<block_rows, ways>(copy.value, B::width, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, ways>(copy.value, B::width, from_zero, a, 0, strip, b.k_step);
             for (int i = 0; i < a.rows; ++i)
                 for (int j = 0; j < cols; ++j) acc.value[i * L::cols + col + j] = copy.value[i * B::width + j];
         } else if (width == ways) {
-            multiply_strip<block_rows, ways>(acc.value + col, L::cols, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, ways>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step);
         } else {
-            multiply_strip<block_rows, 1>(acc.value + col, L::cols, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, 1>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step);
         }
     }
+}
+template <class S, class L, class A, class B>
+PK_INLINE void dot(Sums<S, L>& acc, const A& a, const B& b) {
+    Tile<S, L>& tile = acc;
+    dot(tile, a, b, acc.none);
+    acc.none = false;
 }
 
 }  // namespace pk

@@ -153,14 +153,22 @@ PK_INLINE void pack_strips(P* to, int64_t strip, const T* from, int64_t si, int6
     constexpr int pack = Packed<T>::pack;
     int turned = 0;  // so many rows are done
 #if defined(PK_SHUFFLES)
-    constexpr int side = Vector<float>::lanes;
+    constexpr int side = Vector<float>::lanes, deep = side * pack;
     if constexpr (__is_same(P, T) && sizeof(P) * pack == 4 && width % side == 0)
-        if (si == 1 && columns % side == 0) {
-            turned = depth / (side * pack) * (side * pack);
+        if (si == 1) {
+            turned = depth / deep * deep;
             for (int j = 0; j < columns; j += side)
-                for (int i = 0; i < turned; i += side * pack)
-                    turn_square(to + j / width * strip + i * width + j % width * pack, width * pack * sizeof(P),
-                                from + i + j * sj, sj * sizeof(P));
+                for (int i = 0; i < turned; i += deep) {
+                    P* square = to + j / width * strip + i * width + j % width * pack;
+                    if (j + side <= columns) {
+                        turn_square(square, width * pack * sizeof(P), from + i + j * sj, sj * sizeof(P));
+                    } else {
+                        alignas(64) P some[side * deep] = {};
+                        for (int c = 0; c < columns - j; ++c)
+                            for (int q = 0; q < deep; ++q) some[c * deep + q] = from[i + q + (j + c) * sj];
+                        turn_square(square, width * pack * sizeof(P), some, deep * sizeof(P));
+                    }
+                }
         }
 #endif
     for (int i = turned; i < depth; i += pack)
