@@ -69,10 +69,12 @@ class Words(Protocol):
         """The function that finds the order of keys: (keys, order, another array for it, how many)."""
         ...
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str: ...
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        """The product of at most ``depth`` elements of k; ``turned`` operands lie as [k, m] and [n, k]."""
+        ...
 
-    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
-        """The product of bf16, two elements of k at a time, at most ``depth`` in all."""
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        """The same of bf16, two elements of k at a time."""
         ...
 
     def half_type(self, lanes: int) -> str:

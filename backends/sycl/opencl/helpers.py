@@ -12,7 +12,7 @@ from portakern.emit.loops.plan import KernelLoopPlan
 
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
 from .pairs import ADD_PAIRS, product_of_pairs
-from .product import product
+from .product import STEPS, product, turn
 
 
 class Helpers:
@@ -312,15 +312,27 @@ class Helpers:
         x = str(lanes) if lanes > 1 else ""
         return f"convert_ushort{x}(as_uint{x}({value}) >> 16)"
 
-    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
         self.use("add_pairs", lambda: ADD_PAIRS)
-        name = f"product_bf16_{rows}x{16 * vectors}x{depth}"
-        return self.use(name, lambda: product_of_pairs(name, rows, vectors, depth))
+        if turned[1]:
+            self.use("turn_uint", lambda: turn("uint"))
+        name = f"product_bf16_{rows}x{16 * vectors}" + _turned(turned) + _long(depth)
+        return self.use(name, lambda: product_of_pairs(name, rows, vectors, max(depth, STEPS), turned))
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
         kind = REGISTER[dtype]
-        name = f"product_{kind}_{rows}x{lanes * vectors}"
-        return self.use(name, lambda: product(name, kind, rows, lanes, vectors))
+        if turned[1]:
+            self.use("turn_float", lambda: turn("float"))
+        name = f"product_{kind}_{rows}x{lanes * vectors}" + _turned(turned) + (_long(depth) if turned[1] else "")
+        return self.use(name, lambda: product(name, kind, rows, lanes, vectors, max(depth, STEPS), turned))
+
+
+def _turned(turned: tuple[bool, bool]) -> str:
+    return "".join(f"_turned_{x}" for x, is_turned in zip("ab", turned, strict=True) if is_turned)
+
+
+def _long(depth: int) -> str:
+    return f"x{depth}" if depth > STEPS else ""
 
 
 _SORT = """\

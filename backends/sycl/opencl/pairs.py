@@ -7,6 +7,8 @@ Intel's compiler for CPUs takes its LLVM intrinsic under the name that ``asm`` g
 
 from __future__ import annotations
 
+from .product import squares, whole_squares
+
 MACRO = "PK_AVX512_BF16"
 
 ADD_PAIRS = f"""\
@@ -25,41 +27,68 @@ float16 add_pairs(const float16 sum, const uint16 a, const uint16 b)
 #endif"""
 
 
-def product_of_pairs(name: str, rows: int, vectors: int, depth: int) -> str:
-    """``c += a b`` on packed tiles of bf16 with ``rows`` x (16 * ``vectors``) sums in registers, for at most ``depth`` steps
-    along k; rows that are left over are taken one by one."""
-    each, wide = range(vectors), 16 * vectors
+def product_of_pairs(name: str, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+    """``c += a b`` on packed tiles of bf16 with ``rows`` x (16 * ``vectors``) sums in registers, for at most ``depth`` elements
+    along k; rows that are left over are taken one by one.  ``turned``: a lies as [k, m], b as [n, k]."""
+    wide = 16 * vectors
     lines = [
-        f"// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k. {wide} columns of b are put into",
-        f"// words of two rows first. {rows} x {wide} sums stay in registers while k runs.",
+        "// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.",
+        f"// {wide} columns of b at a time are put into words first; {rows} x {wide} sums stay in registers while k runs.",
         f"void {name}(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,",
         "    __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)",
         "{",
-        f"    uint16 pair[{(depth + 1) // 2}][{vectors}];",
+        f"    uint16 pair[{whole_squares((depth + 1) // 2)}][{vectors}];",
+        *([f"    uint word[{(depth + 1) // 2}][{rows}];"] if turned[0] else []),
         "    const int even = depth / 2, pairs = (depth + 1) / 2;",
-        "    if (pairs > even)",
-        "        for (int i = 0; i < rows; ++i)",
-        "            a[i * a_pitch + depth] = 0;",
+        *_zero_after(turned[0]),
         f"    for (int j = 0; j < columns; j += {wide}) {{",
-        "        for (int k = 0; k < even; ++k) {",
-        "            __local const ushort *row = b + 2 * k * b_pitch + j;",
-        *(f"            pair[k][{v}] = convert_uint16(vload16({v}, row)) | convert_uint16(vload16({v}, row + b_pitch)) << 16;"
-          for v in each),
-        "        }",
-        "        if (pairs > even) {",
-        *(f"            pair[even][{v}] = convert_uint16(vload16({v}, b + (depth - 1) * b_pitch + j));" for v in each),
-        "        }",
+        *_strip(vectors, turned[1]),
         "        int i = 0;",
         f"        for (; i + {rows} <= rows; i += {rows}) {{",
-        *_indented(_block(rows, vectors)),
+        *_indented(_words(rows, turned[0])),
+        *_indented(_block(rows, vectors, turned[0])),
         "        }",
         "        for (; i < rows; ++i) {",
-        *_indented(_row(vectors)),
+        *_indented(_row(vectors, turned[0])),
         "        }",
         "    }",
         "}",
     ]  # fmt: skip
     return "\n".join(lines)
+
+
+def _zero_after(turned: bool) -> list[str]:
+    """Where there is an odd number of elements, the last word's upper half is zero."""
+    return ["    if (pairs > even)", "        for (int i = 0; i < rows; ++i)",
+            f"            a[{'depth * a_pitch + i' if turned else 'i * a_pitch + depth'}] = 0;"]  # fmt: skip
+
+
+def _strip(vectors: int, turned: bool) -> list[str]:
+    each = range(vectors)
+    if turned:
+        last = [f"            pair[even][{v}] &= 0xffff;" for v in each]
+        return [*squares("uint", vectors, "b", "pair", "pairs"), "        if (pairs > even) {", *last, "        }"]
+    low, high = "convert_uint16(vload16({v}, row))", "convert_uint16(vload16({v}, row + b_pitch)) << 16"
+    return [
+        "        for (int k = 0; k < even; ++k) {",
+        "            __local const ushort *row = b + 2 * k * b_pitch + j;",
+        *(f"            pair[k][{v}] = {low.format(v=v)} | {high.format(v=v)};" for v in each),
+        "        }",
+        "        if (pairs > even) {",
+        *(f"            pair[even][{v}] = convert_uint16(vload16({v}, b + (depth - 1) * b_pitch + j));" for v in each),
+        "        }",
+    ]  # fmt: skip
+
+
+def _words(rows: int, turned: bool) -> list[str]:
+    """The words of a block of rows, where two elements of one lie in different rows of the array."""
+    if not turned:
+        return []
+    return ["for (int k = 0; k < pairs; ++k) {",
+            "    __local const ushort *row = a + 2 * k * a_pitch + i;",
+            f"    vstore{rows}(convert_uint{rows}(vload{rows}(0, row)) | convert_uint{rows}(vload{rows}(0, row + a_pitch)) << 16, "
+            "0, word[k]);",
+            "}"]  # fmt: skip
 
 
 def _indented(lines: list[str]) -> list[str]:
@@ -71,10 +100,10 @@ def _each_row(rows: int, body: list[str]) -> list[str]:
     return [*head, *("    " + line for line in body), "}"]
 
 
-def _block(rows: int, vectors: int) -> list[str]:
+def _block(rows: int, vectors: int, turned: bool) -> list[str]:
     each, place = range(vectors), "c + (i + r) * c_pitch + j"
-    word = "const uint16 x = ((__local const uint *)(a + (i + r) * a_pitch))[k];"
-    step = [word, *(f"s[r][{v}] = add_pairs(s[r][{v}], x, b{v});" for v in each)]
+    word = "word[k][r]" if turned else "((__local const uint *)(a + (i + r) * a_pitch))[k]"
+    step = [f"const uint16 x = {word};", *(f"s[r][{v}] = add_pairs(s[r][{v}], x, b{v});" for v in each)]
     right = [f"const uint16 b{v} = pair[k][{v}];" for v in each]
     walk = ["for (int k = 0; k < pairs; ++k) {", *("    " + line for line in (*right, *_each_row(rows, step))), "}"]
     load = [f"s[r][{v}] = vload16({v}, {place});" for v in each]
@@ -82,10 +111,12 @@ def _block(rows: int, vectors: int) -> list[str]:
     return [f"float16 s[{rows}][{vectors}];", *_each_row(rows, load), *walk, *_each_row(rows, store)]
 
 
-def _row(vectors: int) -> list[str]:
+def _row(vectors: int, turned: bool) -> list[str]:
     each = range(vectors)
-    step = ["const uint16 x = ((__local const uint *)(a + i * a_pitch))[k];",
-            *(f"s{v} = add_pairs(s{v}, x, pair[k][{v}]);" for v in each)]
+    word = "((__local const uint *)(a + i * a_pitch))[k]"
+    if turned:
+        word = "(uint)a[2 * k * a_pitch + i] | (uint)a[(2 * k + 1) * a_pitch + i] << 16"
+    step = [f"const uint16 x = {word};", *(f"s{v} = add_pairs(s{v}, x, pair[k][{v}]);" for v in each)]
     return [*(f"float16 s{v} = vload16({v}, c + i * c_pitch + j);" for v in each),
             "for (int k = 0; k < pairs; ++k) {", *("    " + line for line in step), "}",
-            *(f"vstore16(s{v}, {v}, c + i * c_pitch + j);" for v in each)]
+            *(f"vstore16(s{v}, {v}, c + i * c_pitch + j);" for v in each)]  # fmt: skip

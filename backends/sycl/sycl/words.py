@@ -102,12 +102,15 @@ class SyclWords:
     def sort(self, dtype: str) -> str:
         return "pk::sort_order"
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
-        return f"pk::product<{rows}, {lanes}, {vectors}>"
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        if not any(turned):
+            return f"pk::product<{rows}, {lanes}, {vectors}>"
+        self.asked.add("pk/turned.hpp")
+        return f"pk::product<{rows}, {lanes}, {vectors}, {depth}, {_flags(turned)}>"
 
-    def product_of_pairs(self, rows: int, vectors: int, depth: int) -> str:
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
         self.asked.add("pk/pairs.hpp")
-        return f"pk::product_of_pairs<{rows}, {vectors}, {depth}>"
+        return f"pk::product_of_pairs<{rows}, {vectors}, {depth}{f', {_flags(turned)}' if any(turned) else ''}>"
 
     def half_type(self, lanes: int) -> str:
         return f"pk::vec<uint16_t, {lanes}>" if lanes > 1 else "uint16_t"
@@ -132,6 +135,10 @@ class SyclWords:
     def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
         kind = "uint16_t" if dtype == "bf16" else SCALAR[dtype]  # the bits of bf16
         return [f"static pk::local<{kind}, {count}> {name}_memory;  // {about}", f"{kind}* const {name} = &{name}_memory[0];"]
+
+
+def _flags(turned: tuple[bool, bool]) -> str:
+    return ", ".join(str(x).lower() for x in turned)
 
 
 def _ending(left: str | None, step: str | None) -> str:

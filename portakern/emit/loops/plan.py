@@ -85,6 +85,12 @@ class PackedProduct:
         """Whether the operands are as narrow as they were loaded, and two products are taken at a time."""
         return self.a.dtype != self.c.dtype
 
+    @property
+    def turned(self) -> tuple[bool, bool]:
+        """Whether the operands lie as [k, m] and as [n, k]."""
+        k = self.dot.axis
+        return self.m is not None and self.a.axes[0] == k, self.n is not None and self.b.axes[-1] == k
+
 
 @dataclass(frozen=True, eq=False)
 class SortedArrays:

@@ -46,13 +46,14 @@ Cut = Callable[[Item], bool]
 
 
 def plan_kernel_loops(kernel: Kernel, held: Mapping[str, str], lanes: int = 16, rows: int = 8,
-                      vectors: int = 2, paired: Collection[str] = ()) -> KernelLoopPlan:  # fmt: skip
+                      vectors: int = 2, paired: Collection[str] = (), turns: bool = False) -> KernelLoopPlan:  # fmt: skip
     """The plan of ``kernel`` for vectors of ``lanes`` and a register tile of ``rows`` x (``lanes`` * ``vectors``).
 
     ``held`` is the dtype that the elements of arrays have for a value's dtype, where it is another; operands of products of a
-    dtype in ``paired`` are kept as they are, since two of their products are taken at a time.
+    dtype in ``paired`` are kept as they are, since two of their products are taken at a time, and lie as they do in memory
+    where the product ``turns`` them.
     """
-    return LoopPlanner(kernel, LocalArrays(lanes, vectors, held, paired), rows).plan()
+    return LoopPlanner(kernel, LocalArrays(lanes, vectors, held, paired, turns), rows).plan()
 
 
 class LoopPlanner:
