@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.terms import ZERO, Name, number
+from portakern.emit.clike.terms import ZERO, is_zero, number
 
 
 def set_by_products(body: Sequence[p.Statement]) -> frozenset[str]:
     """Tiles of ``body`` that are filled with zeros which nothing reads but a product that surely comes first, to add to them."""
     found: set[str] = set()
     for n, s in enumerate(body):
-        if isinstance(s, p.Fill) and s.define and str(s.value) in ("0.0f", "0.0") and _first_is_a_product(body[n + 1 :], s.name):
+        if isinstance(s, p.Fill) and s.define and is_zero(s.value) and _first_is_a_product(body[n + 1 :], s.name):
             found.add(s.name)
     return frozenset(found)
 
@@ -21,7 +21,7 @@ def _first_is_a_product(body: Sequence[p.Statement], name: str) -> bool:
     first = next((s for s in body if _mentions(s, name)), None)
     if isinstance(first, p.Loop):
         return first.begin == ZERO and (number(first.end) or 0) > 0 and _first_is_a_product(first.body, name)
-    return isinstance(first, p.Dot) and first.acc == Name(name)
+    return isinstance(first, p.Dot) and first.acc == name
 
 
 def _mentions(s: p.Statement, name: str) -> bool:

@@ -237,7 +237,7 @@ PK_INLINE void each_inside(F f, T* origin, int64_t row_stride, int64_t col_strid
 
 // store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left]),
 // store(scalar, origin)
-template <class X, class T, class... A>
+template <class X, class T, class... A, class = decltype((int64_t(0) + ... + int64_t(A())))>  // strides and counts, no more
 PK_INLINE void store(const X& x, T* origin, A... where) {
     if constexpr (sizeof...(A) == 0) {
         *origin = T(x);

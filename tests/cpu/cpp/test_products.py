@@ -1,0 +1,89 @@
+"""Products in C++ on processors with fewer features than this one has, pixels as rows, and sums that need no zeros."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.backends.cpu.cpp.toolchain import CppToolchain, find_compiler
+from portakern.errors import CompileError
+from portakern.ir.builder import Builder
+from portakern.ir.core import Arg, Op
+from portakern.ir.program import Program
+from portakern.ir.tile import Axis, BufferType, Dot
+from portakern.registry import registry
+from tests.cpu.cpp.test_kernels import program, run
+
+LACKING = ("", "-mno-avx512bf16", "-mno-avx512f", "-mno-avx")
+"""What the compiler is told that the processor has not: -march=native would use all of it."""
+
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the features are those of x86-64")
+
+
+def product(lhs: str, rhs: str, dtype: str, m: int, n: int, k: int) -> Program:
+    extent = {"m": m, "n": n, "k": k}
+    axes = (Axis("m", "grid", m, 21), Axis("n", "grid", n, 48), Axis("k", "loop", k, 20))
+    a, w = (Arg(x, BufferType(tuple(extent[i] for i in dims), dtype)) for x, dims in (("a", lhs), ("w", rhs)))
+    c = Arg("c", BufferType((m, n), "f32"))
+    b = Builder(axes)
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        return (b.add(Dot(b.load(a, list(lhs), pad=0.0), b.load(w, list(rhs), pad=0.0), carried[0], "k")),)
+
+    (acc,) = b.loop("k", [("acc", b.full(0.0, "f32", b.dims("m", "n")))], step)
+    b.store(acc, c, ["m", "n"])
+    return program("product", axes, b, [(a, "input"), (w, "input"), (c, "output")])
+
+
+@on_x86
+@pytest.mark.parametrize("lacking", LACKING)
+@pytest.mark.parametrize(("lhs", "rhs", "dtype"), [("mk", "kn", "bf16"), ("km", "nk", "bf16"), ("mk", "nk", "f32"), ("km", "kn", "f16")])
+def test_a_processor_without(lacking: str, lhs: str, rhs: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = find_compiler().command
+    monkeypatch.setenv("PORTAKERN_CXX", " ".join([*command, lacking]))
+    for m, n, k in ((45, 51, 37), (1, 16, 1), (64, 100, 40)):
+        p = product(lhs, rhs, dtype, m, n, k)
+        try:
+            got = run(p)
+        except CompileError as error:
+            pytest.skip(f"this compiler does not take {lacking}: {error.message.splitlines()[0]}")
+        left = got["a"].astype(np.float64).T if lhs == "km" else got["a"].astype(np.float64)
+        right = got["w"].astype(np.float64).T if rhs == "nk" else got["w"].astype(np.float64)
+        assert np.abs(got["c"] - left @ right).max() < 2e-5, (m, n, k)
+
+
+@on_x86
+def test_the_instruction_is_used_where_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = registry().target("cpp:cpu")
+    source = registry().language("cpp").emitter.emit(product("mk", "kn", "bf16", 64, 64, 64), target)
+    prints = set()
+    for lacking in ("", "-mno-avx512bf16"):
+        monkeypatch.setenv("PORTAKERN_CXX", " ".join([*find_compiler(None).command, lacking]))
+        assembly = CppToolchain().compile(source).assembly or ""
+        assert not (lacking and "vdpbf16ps" in assembly)
+        prints.add(CppToolchain().fingerprint(target))
+    assert len(prints) == 2, "a build for fewer features is another one in the cache"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("k", "begins"), [(64, "pk::sums<float, Acc>()"), (pk.dynamic, "pk::fill<float, Acc>(0.0f)")])
+def test_sums_begin_with_the_first_product_that_surely_comes(k: int, begins: str) -> None:
+    assert f"auto acc = {begins};" in pk.build("matmul", target="cpp:cpu", dtype="f32", M=64, N=64, K=k).source
+
+
+def test_pixels_of_a_convolution_are_one_axis() -> None:
+    """Nothing is padded before: rows outside are lines of zeros."""
+    dims = {"N": 2, "H": 9, "W": 7, "C": 16, "O": 10, "stride": 2}
+    for dtype in ("f32", "f16"):
+        built = pk.build("conv2d", target="cpp:cpu", dtype=dtype, **dims)
+        assert "pk::part<" in built.source and "pk::Buffer" not in built.source
+        draw = np.random.default_rng(0)
+        x, w = (draw.standard_normal(s).astype(dtype.replace("f", "float")) for s in ((2, 9, 7, 16), (3, 3, 16, 10)))
+        got = built(x, w).astype(np.float64)
+        padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+        want = sum(np.einsum("nhwc,co->nhwo", padded[:, i : i + 9 : 2, j : j + 7 : 2], w[i, j].astype(np.float64))
+                   for i in range(3) for j in range(3))  # fmt: skip
+        assert np.abs(got - want).max() < (1e-4 if dtype == "f32" else 3e-2)
