@@ -31,7 +31,8 @@ def product(lhs: str, rhs: str, dtype: str, tile_k: int) -> Program:
     (acc,) = b.loop("k", [("acc", b.full(0.0, "f32", b.dims("m", "n")))], step)
     b.store(acc, c, ["m", "n"])
     arrays = (Array("a", a.of, "input"), Array("w", w.of, "input"), Array("c", c.of, "output"))
-    kernel = Kernel("product", Block((a, w, c), b.ops), "contraction", axes, Schedule(tuple((x.name, x.tile) for x in axes), warps=1))
+    schedule = Schedule(tuple((x.name, x.tile) for x in axes), warps=1)
+    kernel = Kernel("product", Block((a, w, c), b.ops), "contraction", axes, schedule)
     made = Program("product", arrays, (kernel,))
     verify_program(made)
     return made

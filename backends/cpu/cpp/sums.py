@@ -9,7 +9,7 @@ from portakern.emit.clike.terms import ZERO, is_zero, number
 
 
 def set_by_products(body: Sequence[p.Statement]) -> frozenset[str]:
-    """Tiles of ``body`` that are filled with zeros which nothing reads but a product that surely comes first, to add to them."""
+    """Tiles of ``body`` that are filled with zeros for a product alone, which surely comes first and adds to them."""
     found: set[str] = set()
     for n, s in enumerate(body):
         if isinstance(s, p.Fill) and s.define and is_zero(s.value) and _first_is_a_product(body[n + 1 :], s.name):

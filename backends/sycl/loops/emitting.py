@@ -65,7 +65,9 @@ def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None
 
 
 def plan_loops(program: Program, target: Target, paired: Collection[str] = ()) -> LoopPlan:
-    """``paired`` are the dtypes whose products are taken two at a time.  Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
+    """``paired`` are the dtypes whose products are taken two at a time.
+
+    Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
     lanes = target.device.count("vector_bytes", 64) // 4
     made = LoopPlan(tuple(plan_kernel_loops(with_half_bits(without_scans(k)), REGISTER, lanes, paired=paired, turns=True)
                           for k in program.kernels))

@@ -86,8 +86,8 @@ def _words(rows: int, turned: bool) -> list[str]:
         return []
     return ["for (int k = 0; k < pairs; ++k) {",
             "    __local const ushort *row = a + 2 * k * a_pitch + i;",
-            f"    vstore{rows}(convert_uint{rows}(vload{rows}(0, row)) | convert_uint{rows}(vload{rows}(0, row + a_pitch)) << 16, "
-            "0, word[k]);",
+            f"    const uint{rows} low = convert_uint{rows}(vload{rows}(0, row));",
+            f"    vstore{rows}(low | convert_uint{rows}(vload{rows}(0, row + a_pitch)) << 16, 0, word[k]);",
             "}"]  # fmt: skip
 
 

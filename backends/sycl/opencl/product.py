@@ -13,8 +13,8 @@ def product(name: str, dtype: str, rows: int, lanes: int, vectors: int, depth: i
     are taken one by one.  ``turned``: a lies as [k, m], b as [n, k] with at most ``depth`` elements along k."""
     kind, wide = C_TYPE[dtype], lanes * vectors
     lines = [
-        f"// c += a b for packed tiles of rows x depth and depth x columns{_which(turned)}. {rows} x {wide} sums stay in registers while k",
-        f"// runs, so that an element of b is read once for {rows} rows and one of a once for {wide} columns.",
+        f"// c += a b for packed tiles of rows x depth and depth x columns{_which(turned)}. {rows} x {wide} sums stay in",
+        f"// registers while k runs: an element of b is read once for {rows} rows and one of a once for {wide} columns.",
         f"void {name}(__local {kind} *c, const int c_pitch, __local const {kind} *a, const int a_pitch,",
         f"    __local const {kind} *b, const int b_pitch, const int rows, const int columns, const int depth)",
         "{",
@@ -51,8 +51,8 @@ def turn(kind: str) -> str:
 def _interleaved(from_: str, to: str, kind: str) -> list[str]:
     return ["        __attribute__((opencl_unroll_hint(8)))",
             "        for (int i = 0; i < 8; ++i) {",
-            *(f"            {to}[2 * i{plus}].{lanes} = {from_}[i{below}].{half};" for plus, half in (("", "lo"), (" + 1", "hi"))
-              for lanes, below in (("even", ""), ("odd", " + 8"))),
+            *(f"            {to}[2 * i{plus}].{lanes} = {from_}[i{below}].{half};"
+              for plus, half in (("", "lo"), (" + 1", "hi")) for lanes, below in (("even", ""), ("odd", " + 8"))),
             "        }"]  # fmt: skip
 
 

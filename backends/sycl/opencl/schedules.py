@@ -119,8 +119,8 @@ def _contraction(nest: Nest, device: Device) -> list[Tiles]:
     found = []
     # bf16 is packed as it is: there is room for more rows, over which packing the right operand is spread.
     wide = [(128, 128, 256)] if nest.dots == "bf16" else []
-    sizes = (*wide, (64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512), (32, 64, 128),
-             (16, 32, 64))  # fmt: skip
+    sizes = (*wide, (64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512),
+             (32, 64, 128), (16, 32, 64))  # fmt: skip
     for m, n, k in sizes:
         tiles = _ones(nest)
         for role, size, unit in (("m", m, ROWS), ("n", n, LANES * VECTORS), ("k", k, LANES)):

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.backends.cpu.cpp.toolchain import CppToolchain, find_compiler
+from portakern.backends.cpu.cpp.emitter import CppEmitter
+from portakern.backends.cpu.cpp.toolchain import FLAGS, CppToolchain, find_compiler
 from portakern.errors import CompileError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Op
 from portakern.ir.program import Program
 from portakern.ir.tile import Axis, BufferType, Dot
 from portakern.registry import registry
+from portakern.tools.process import run_tool
 from tests.cpu.cpp.test_kernels import program, run
 
 LACKING = ("", "-mno-avx512bf16", "-mno-avx512f", "-mno-avx")
 """What the compiler is told that the processor has not: -march=native would use all of it."""
+
+KINDS = [("mk", "kn", "bf16"), ("km", "nk", "bf16"), ("mk", "nk", "f32"), ("km", "kn", "f16")]
 
 on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the features are those of x86-64")
 
@@ -40,7 +45,7 @@ def product(lhs: str, rhs: str, dtype: str, m: int, n: int, k: int) -> Program:
 
 @on_x86
 @pytest.mark.parametrize("lacking", LACKING)
-@pytest.mark.parametrize(("lhs", "rhs", "dtype"), [("mk", "kn", "bf16"), ("km", "nk", "bf16"), ("mk", "nk", "f32"), ("km", "kn", "f16")])
+@pytest.mark.parametrize(("lhs", "rhs", "dtype"), KINDS)
 def test_a_processor_without(lacking: str, lhs: str, rhs: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     command = find_compiler().command
     monkeypatch.setenv("PORTAKERN_CXX", " ".join([*command, lacking]))
@@ -66,6 +71,51 @@ def test_the_instruction_is_used_where_it_may_be(monkeypatch: pytest.MonkeyPatch
         assert not (lacking and "vdpbf16ps" in assembly)
         prints.add(CppToolchain().fingerprint(target))
     assert len(prints) == 2, "a build for fewer features is another one in the cache"
+
+
+PANELS = """
+#include <cstdio>
+#include <cstring>
+#include "pk/dot.hpp"
+#include "pk/pixels.hpp"
+
+template <class T, bool a_turned, bool b_turned> float worst() {
+    using Acc = pk::Dense<13, 40>;
+    static pk::PanelA<T, a_turned ? 24 : 13, a_turned ? 13 : 24, a_turned> a;
+    static pk::PanelB<T, b_turned ? 40 : 24, b_turned ? 24 : 40, b_turned> b;
+    memset(static_cast<void*>(&a.value), 0xff, sizeof a.value);  // NaN
+    memset(static_cast<void*>(&b.value), 0xff, sizeof b.value);
+    static T w[24 * 40];
+    for (T& x : w) x = T(1.0f);
+    // The left operand is whole and zero from the fifth element on, the right one ends there.
+    auto x = pk::fill<T, pk::Dense<a_turned ? 24 : 13, a_turned ? 13 : 24>>(T(0.0f));
+    for (int i = 0; i < 13; ++i)
+        for (int k = 0; k < 5; ++k) x.value[a_turned ? k * 13 + i : i * 24 + k] = T(1.0f);
+    pk::put(a, x);
+    pk::stage(b, w, b_turned ? 24 : 40, 1, b_turned ? 37 : 5, b_turned ? 5 : 37);
+    auto acc = pk::sums<float, Acc>();
+    memset(static_cast<void*>(&acc.value), 0xff, sizeof acc.value);
+    pk::dot(acc, a, b);
+    float off = 0;
+    for (int i = 0; i < 13; ++i)
+        for (int j = 0; j < 37; ++j) off = acc.at(i, j) == 5.0f ? off : 1;
+    return off;
+}
+template <class T> float all() {
+    return worst<T, false, false>() + worst<T, true, false>() + worst<T, false, true>() + worst<T, true, true>();
+}
+int main() { return all<float>() + all<pk::bf16>() + all<pk::f16>() > 0; }
+"""
+
+
+def test_what_a_panel_held_before_takes_no_part(tmp_path: Path) -> None:
+    """A left operand that was computed is whole, a right one that is loaded ends with its array; NaN lies behind that."""
+    (tmp_path / "panels.cpp").write_text(PANELS)
+    c, headers = find_compiler(), CppEmitter.headers.parent
+    for lacking in LACKING[:2] if platform.machine() == "x86_64" else ("",):
+        command = [*c.command, *FLAGS, *c.extra, *lacking.split(), "-I", str(headers), "panels.cpp", "-o", "panels"]
+        assert run_tool(command, timeout_s=300, cwd=tmp_path).ok
+        assert run_tool([str(tmp_path / "panels")], timeout_s=60).ok, lacking
 
 
 @pytest.mark.quick

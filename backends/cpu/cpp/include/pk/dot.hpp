@@ -88,11 +88,12 @@ __attribute__((noinline)) PK_FUSING void multiply_block(S* acc, int acc_stride, 
 
 // All rows of the left operand with one strip: blocks of `rows`, then smaller ones for those that are left.
 template <int rows, int width, class S, class A, class P>
-PK_INLINE void multiply_strip(S* acc, int acc_stride, bool from_zero, const A& a, int row, const P* strip, int64_t strip_step) {
+PK_INLINE void multiply_strip(S* acc, int acc_stride, bool from_zero, const A& a, int row, const P* strip, int64_t strip_step,
+                              int steps) {
     for (; row + rows <= a.rows; row += rows)
         multiply_block<rows, width, A::k_step>(acc + row * acc_stride, acc_stride, from_zero, a.line + row, strip,
-                                               strip_step, a.steps);
-    if constexpr (rows > 1) multiply_strip<rows / 2, width>(acc, acc_stride, from_zero, a, row, strip, strip_step);
+                                               strip_step, steps);
+    if constexpr (rows > 1) multiply_strip<rows / 2, width>(acc, acc_stride, from_zero, a, row, strip, strip_step, steps);
 }
 
 // acc += a * b, as far as the operands go. A strip of b stays in the first-level cache while the rows of a pass by.
@@ -101,6 +102,7 @@ PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b, bool from_zero = fal
     static_assert(A::m == L::rows && B::n == L::cols && A::k == B::k, "the shapes do not fit");
     static_assert(__is_same(S, typename B::Sum), "products of these operands are summed in another type");
     constexpr int lanes = Vector<S>::lanes;
+    const int steps = a.steps < b.steps ? a.steps : b.steps;  // beyond the end of either there is nothing to add
     for (int col = 0; col < b.cols; col += B::width) {
         const typename B::P* strip = b.origin + col / B::width * b.strip;
         const int width = b.cols - col > lanes ? ways : 1;
@@ -109,13 +111,13 @@ PK_INLINE void dot(Tile<S, L>& acc, const A& a, const B& b, bool from_zero = fal
             const int cols = L::cols - col;
             for (int i = 0; i < a.rows; ++i)
                 for (int j = 0; j < cols; ++j) copy.value[i * B::width + j] = acc.value[i * L::cols + col + j];
-            multiply_strip<block_rows, ways>(copy.value, B::width, from_zero, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, ways>(copy.value, B::width, from_zero, a, 0, strip, b.k_step, steps);
             for (int i = 0; i < a.rows; ++i)
                 for (int j = 0; j < cols; ++j) acc.value[i * L::cols + col + j] = copy.value[i * B::width + j];
         } else if (width == ways) {
-            multiply_strip<block_rows, ways>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, ways>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step, steps);
         } else {
-            multiply_strip<block_rows, 1>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step);
+            multiply_strip<block_rows, 1>(acc.value + col, L::cols, from_zero, a, 0, strip, b.k_step, steps);
         }
     }
 }
