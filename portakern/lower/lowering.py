@@ -84,9 +84,11 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
     16-byte aligned; ``reach`` is whether loads may take pixels of convolutions one by one, some of them outside of their array,
     ``columns`` whether few channels of them are put side by side with their neighbours' first, ``picks`` whether loads may take
-    single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one part of an array that others read another part of (see
-    :class:`portakern.backend.Language`).  Raises :class:`MissingRuleError` listing every operation that has no lowering,
-    and :class:`LoweringError` or :class:`IRError` for what no kernel can be made of.
+    single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
+    part of an array that others read another part of (see :class:`portakern.backend.Language`).
+
+    Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
+    :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
     simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, columns)
