@@ -30,7 +30,7 @@ def product(lhs: str, rhs: str, dtype: str, tile_k: int) -> Program:
 
     (acc,) = b.loop("k", [("acc", b.full(0.0, "f32", b.dims("m", "n")))], step)
     b.store(acc, c, ["m", "n"])
-    arrays = (Array("a", a.of, "input"), Array("w", w.of, "input"), Array("c", c.of, "output"))
+    arrays = tuple(Array(x.name, x.of, role) for x, role in ((a, "input"), (w, "input"), (c, "output")))  # type: ignore[arg-type]
     schedule = Schedule(tuple((x.name, x.tile) for x in axes), warps=1)
     kernel = Kernel("product", Block((a, w, c), b.ops), "contraction", axes, schedule)
     made = Program("product", arrays, (kernel,))
