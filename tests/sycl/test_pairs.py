@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from portakern.backends.sycl.opencl import features
@@ -15,14 +17,15 @@ from tests.sycl.running import compiled, run_checked
 from tests.sycl.targets import language, needs_opencl, needs_sycl, target
 
 EXTENT = {"m": 45, "n": 51, "k": 37}  # rows, columns and an element of k that are left over
+EVEN = {"m": 16, "n": 96, "k": 64}  # words along k are as many as bytes between two words of a turned row
 LANGUAGES = [pytest.param("opencl", marks=needs_opencl), pytest.param("sycl", marks=needs_sycl)]
 
 
-def product(lhs: str, rhs: str, dtype: str, tile_k: int) -> Program:
+def product(lhs: str, rhs: str, dtype: str, tile_k: int, extent: Mapping[str, int] = EXTENT) -> Program:
     """The product of operands that are stored as their letters say."""
-    axes = (Axis("m", "grid", EXTENT["m"], 16), Axis("n", "grid", EXTENT["n"], 48), Axis("k", "loop", EXTENT["k"], tile_k))
-    a, w = (Arg(x, BufferType(tuple(EXTENT[i] for i in dims), dtype)) for x, dims in (("a", lhs), ("w", rhs)))
-    c = Arg("c", BufferType((EXTENT["m"], EXTENT["n"]), "f32"))
+    axes = (Axis("m", "grid", extent["m"], 16), Axis("n", "grid", extent["n"], 48), Axis("k", "loop", extent["k"], tile_k))
+    a, w = (Arg(x, BufferType(tuple(extent[i] for i in dims), dtype)) for x, dims in (("a", lhs), ("w", rhs)))
+    c = Arg("c", BufferType((extent["m"], extent["n"]), "f32"))
     b = Builder(axes)
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -43,6 +46,12 @@ def product(lhs: str, rhs: str, dtype: str, tile_k: int) -> Program:
 @pytest.mark.parametrize("name", LANGUAGES)
 def test_operands_lie_as_they_did_in_memory(name: str, dtype: str, lhs: str, rhs: str, tile_k: int) -> None:
     run_checked(language(name), target(f"{name}:cpu"), product(lhs, rhs, dtype, tile_k), {})
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_equal_numbers_are_kept_apart(name: str) -> None:
+    """An instruction that counts one of them down must not change the other."""
+    run_checked(language(name), target(f"{name}:cpu"), product("km", "kn", "bf16", 64, EVEN), {})
 
 
 @pytest.mark.parametrize("name", LANGUAGES)

@@ -73,7 +73,7 @@ PK_INLINE void add_block(float16 (&sum)[8][2], const uint32_t* a, int pitch, int
         PK_EACH_OF_16(PK_RESTORE) PK_RESTORE(16) PK_RESTORE(17) PK_RESTORE(18)
         "popfq\n"
         "lea 128(%%rsp), %%rsp\n"
-        : [a] "+r"(a), [upper] "+r"(upper), [strip] "+r"(strip), [left] "+r"(left)
+        : [a] "+&r"(a), [upper] "+&r"(upper), [strip] "+&r"(strip), [left] "+&r"(left)  // apart from equal numbers below
         : [sum] "r"(&sum), [saved] "r"(&saved), [pitch] "r"(4 * int64_t(pitch)), [pitch3] "r"(12 * int64_t(pitch)),
           [step] "r"(4 * int64_t(step))
         : "memory");
