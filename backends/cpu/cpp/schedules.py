@@ -11,6 +11,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 OPTIONS: dict[str, str] = {}
 LINE = 2048  # elements of a contiguous run: long enough to hide its start, short enough for the first-level cache
 SORTED = 1 << 17  # elements of a line that are sorted in a tile
+FEW = 4  # rows or steps of a product, below which its tiles are padded: half of a tile is still one
 ROW = 16384  # longest row that is taken at once
 
 
@@ -31,7 +32,7 @@ def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
 
 def whole(axis: NestAxis, most: int, multiple: int) -> int:
     """The same, and all of an axis that is no longer as it is: rows and steps that are not there are not computed."""
-    return fit(axis, most, multiple if _longer(axis, most) or axis.extent == 1 else 1)
+    return fit(axis, most, multiple if _longer(axis, most) or axis.extent < FEW else 1)  # type: ignore[operator]
 
 
 def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
