@@ -9,6 +9,8 @@ With one thread the process is bound to one core and what is counted is the proc
 other processes do to the clock on the wall does not count (what they do to caches and to the clock rate does).  A round is one
 short run of ours and one of PyTorch's, and its ratio is PyTorch's time over ours; printed are the median of the rounds' ratios
 and its quartiles.  Results are compared with PyTorch's before anything is timed.  Caches are warm.
+Ours writes into an array that was made before, PyTorch makes its result anew, as its users do; with --fresh ours does as well,
+which matters where results are large and quickly computed.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default="f32,bf16")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--fresh", action="store_true", help="make new arrays in every call of ours, too")
     asked = parser.parse_args(arguments)
     limit_threads(asked.threads)
     from quiet import Others
@@ -130,7 +133,7 @@ def line(case: Case, dtype: str, target: str, asked: argparse.Namespace) -> floa
 
     begin = f"{case.text[:58]:58s} {dtype:5s} {target:11s}"
     try:
-        ours, theirs = calls(case, dtype, target, asked.schedule)
+        ours, theirs = calls(case, dtype, target, asked)
     except PortakernError as error:
         print(f"{begin} {error}")
         return None
@@ -143,7 +146,7 @@ def line(case: Case, dtype: str, target: str, asked: argparse.Namespace) -> floa
     return ratio
 
 
-def calls(case: Case, dtype: str, target: str, schedule: str | None) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def calls(case: Case, dtype: str, target: str, asked: argparse.Namespace) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """(ours, PyTorch's) on the same numbers, whose results were compared."""
     import portakern as pk
     from portakern.spec.inputs import make_inputs
@@ -152,7 +155,7 @@ def calls(case: Case, dtype: str, target: str, schedule: str | None) -> tuple[Ca
     from portakern.timing.peers import Subject, find
 
     operator = load_operator(case.operator)
-    built = pk.build(case.operator, target=target, dtype=dtype, schedule=schedule, **case.values)
+    built = pk.build(case.operator, target=target, dtype=dtype, schedule=asked.schedule, **case.values)
     sizes = {k: v for k, v in case.values.items() if k not in operator.params and isinstance(v, int)}
     host = make_inputs(built.tensor_program, operator.families, sizes=sizes)
     place = TorchPlace("cpu")
@@ -162,6 +165,8 @@ def calls(case: Case, dtype: str, target: str, schedule: str | None) -> tuple[Ca
     ours = built.prepare(*tensors)
     ours()
     compare(case, ours.outputs, peer.call(*tensors))
+    if asked.fresh:
+        return lambda: built(*tensors), lambda: peer.call(*tensors)
     wait = getattr(getattr(ours, "call", None), "device", None)
     return (lambda: (ours(), wait.synchronize())) if wait is not None else ours, lambda: peer.call(*tensors)
 

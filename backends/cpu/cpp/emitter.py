@@ -10,7 +10,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.names import CNames, identifier, size_name
-from portakern.emit.clike.terms import Name, size_term
+from portakern.emit.clike.terms import Name, PlanTerm, size_term
 from portakern.errors import ScheduleError
 from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import product
@@ -68,6 +68,17 @@ class CppPrinter(Printer):
         if s.word == "copy":  # loads may be views, and this one is written to
             return self.define(s.name, s.define, self.word("copy", "", s.value))
         return super().on_Relayout(s)
+
+    def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
+        return self.picking(s.picks, super().on_CopyToShared(s))
+
+    def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        return self.picking(s.picks, super().on_StoreTile(s))
+
+    def picking(self, picks: Sequence[PlanTerm], lines: list[str]) -> list[str]:
+        if picks:  # words of their own header, also where no coordinate is taken apart
+            self.words.add("part")
+        return lines
 
     def only(self, s: p.Shared) -> str:
         return s.name
