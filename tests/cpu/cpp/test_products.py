@@ -126,6 +126,22 @@ def test_sums_begin_with_the_first_product_that_surely_comes(k: Any, begins: str
     assert f"auto acc = {begins};" in pk.build("matmul", target="cpp:cpu", dtype="f32", M=64, N=64, K=k).source
 
 
+@pytest.mark.quick
+def test_rows_that_only_a_number_picks_have_their_header() -> None:
+    """A scan's step stages the row of its number, of an array with open dims, and takes no coordinate apart."""
+
+    @pk.operator
+    def op(y: pk.Tensor["N", 64, "B"], w: pk.Tensor["B", 1]):
+        def step(h: Any, x: Any) -> Any:
+            return pk.tanh(x @ w + h), pk.tanh(x @ w)
+
+        return pk.scan(step, pk.zeros((64, 1), y.dtype), y[:1])[1]
+
+    text = pk.build(op, target="cpp:cpu", dtype="bf16", N=pk.dynamic, B=pk.dynamic).source
+    assert ("pk::along(" in text) == ('#include "pk/pixels.hpp"' in text)
+    assert "pk::along(" in text, "the case has lost what it is about"
+
+
 def test_pixels_of_a_convolution_are_one_axis() -> None:
     """Nothing is padded before: rows outside are lines of zeros."""
     dims = {"N": 2, "H": 9, "W": 7, "C": 16, "O": 10, "stride": 2}

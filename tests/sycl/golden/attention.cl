@@ -11,21 +11,6 @@ float16 load_bf16x16(__global const ushort *p)
     return as_float16(convert_uint16(vload16(0, p)) << 16);
 }
 
-// A bf16 is the upper half of a float.
-float load_bf16(__global const ushort *p)
-{
-    return as_float((uint)*p << 16);
-}
-
-// 16 elements that lie step apart, of which only the first `left` are there: the others read as 0.
-float16 load_bf16x16_step_part(__global const ushort *p, const long step, const long left)
-{
-    float v[16] = {0};
-    for (int i = 0; i < min(left, 16L); ++i)
-        v[i] = load_bf16(p + i * step);
-    return vload16(0, v);
-}
-
 #ifdef PK_AVX512_BF16
 // vdpbf16ps: to each sum are added the products of the lower and of the upper halves of two words, which are bf16.
 typedef __bf16 bf16x32 __attribute__((ext_vector_type(32)));
@@ -40,25 +25,52 @@ float16 add_pairs(const float16 sum, const uint16 a, const uint16 b)
 }
 #endif
 
-// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k. 32 columns of b are put into
-// words of two rows first. 8 x 32 sums stay in registers while k runs.
-void product_bf16_8x32x64(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+// Rows of 16 words become columns: rows and those eight below are interleaved, four times.
+void turn_uint(uint16 *row)
+{
+    uint16 next[16];
+    for (int n = 0; n < 2; ++n) {
+        __attribute__((opencl_unroll_hint(8)))
+        for (int i = 0; i < 8; ++i) {
+            next[2 * i].even = row[i].lo;
+            next[2 * i].odd = row[i + 8].lo;
+            next[2 * i + 1].even = row[i].hi;
+            next[2 * i + 1].odd = row[i + 8].hi;
+        }
+        __attribute__((opencl_unroll_hint(8)))
+        for (int i = 0; i < 8; ++i) {
+            row[2 * i].even = next[i].lo;
+            row[2 * i].odd = next[i + 8].lo;
+            row[2 * i + 1].even = next[i].hi;
+            row[2 * i + 1].odd = next[i + 8].hi;
+        }
+    }
+}
+
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32_turned_b(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
     __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
 {
-    uint16 pair[32][2];
+    uint16 pair[256][2];
     const int even = depth / 2, pairs = (depth + 1) / 2;
     if (pairs > even)
         for (int i = 0; i < rows; ++i)
             a[i * a_pitch + depth] = 0;
     for (int j = 0; j < columns; j += 32) {
-        for (int k = 0; k < even; ++k) {
-            __local const ushort *row = b + 2 * k * b_pitch + j;
-            pair[k][0] = convert_uint16(vload16(0, row)) | convert_uint16(vload16(0, row + b_pitch)) << 16;
-            pair[k][1] = convert_uint16(vload16(1, row)) | convert_uint16(vload16(1, row + b_pitch)) << 16;
+        for (int k = 0; k < pairs; k += 16) {
+            for (int v = 0; v < 2; ++v) {
+                uint16 row[16];
+                for (int t = 0; t < 16; ++t)
+                    row[t] = vload16(0, (__local const uint *)(b + (j + 16 * v + t) * b_pitch) + k);
+                turn_uint(row);
+                for (int t = 0; t < 16; ++t)
+                    pair[k + t][v] = row[t];
+            }
         }
         if (pairs > even) {
-            pair[even][0] = convert_uint16(vload16(0, b + (depth - 1) * b_pitch + j));
-            pair[even][1] = convert_uint16(vload16(1, b + (depth - 1) * b_pitch + j));
+            pair[even][0] &= 0xffff;
+            pair[even][1] &= 0xffff;
         }
         int i = 0;
         for (; i + 8 <= rows; i += 8) {
@@ -168,12 +180,12 @@ float sum_of_f32x16(const float16 v)
     return v2.lo + v2.hi;
 }
 
-// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k. 32 columns of b are put into
-// words of two rows first. 8 x 32 sums stay in registers while k runs.
-void product_bf16_8x32x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
     __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
 {
-    uint16 pair[16][2];
+    uint16 pair[256][2];
     const int even = depth / 2, pairs = (depth + 1) / 2;
     if (pairs > even)
         for (int i = 0; i < rows; ++i)
@@ -237,7 +249,7 @@ void attention(__global const ushort *restrict q,
     __local float top[32] __attribute__((aligned(64)));  // [m] carried by a loop
     __local float total[32] __attribute__((aligned(64)));  // [m] carried by a loop
     __local float acc[2048] __attribute__((aligned(64)));  // [m, d] carried by a loop
-    __local ushort k_pack[2048] __attribute__((aligned(64)));  // [k, n] operand of a product, packed
+    __local ushort k_pack[2048] __attribute__((aligned(64)));  // [n, k] operand of a product, packed
     __local float products[1024] __attribute__((aligned(64)));  // [m, n] accumulator of a product
     __local ushort v_pack[2048] __attribute__((aligned(64)));  // [n, d] operand of a product, packed
     __local ushort e_pack[1024] __attribute__((aligned(64)));  // [m, n] operand of a product, packed
@@ -268,10 +280,10 @@ void attention(__global const ushort *restrict q,
     const int n_end = min(sum, 50);
     for (int n0 = 0; n0 < n_end; n0 += 32) {
         const int n1 = min(n0 + 32, 50);
-        for (int k_2 = 0; k_2 < 64; ++k_2) {
-            for (int n = n0; n < n1; n += 16) {
-                const float16 kv = load_bf16x16_step_part(k + b * 6400 + h * 3200 + n * 64 + k_2, 64, n1 - n);
-                vstore16(convert_ushort16(as_uint16(kv) >> 16), 0, k_pack + k_2 * 32 + n - n0);
+        for (int n = n0; n < n1; ++n) {
+            for (int k_2 = 0; k_2 < 64; k_2 += 16) {
+                const float16 kv = load_bf16x16(k + b * 6400 + h * 3200 + n * 64 + k_2);
+                vstore16(convert_ushort16(as_uint16(kv) >> 16), 0, k_pack + (n - n0) * 64 + k_2);
             }
         }
         for (int m = m0; m < m1; ++m) {
@@ -279,7 +291,7 @@ void attention(__global const ushort *restrict q,
                 vstore16((float16)(0.0f), 0, products + (m - m0) * 32 + n - n0);
             }
         }
-        product_bf16_8x32x64(products, 32, q_pack, 64, k_pack, 32, m1 - m0, n1 - n0, 64);
+        product_bf16_8x32_turned_b(products, 32, q_pack, 64, k_pack, 64, m1 - m0, n1 - n0, 64);
         for (int m = m0; m < m1; ++m) {
             const int sum_2 = m;
             float16 top_lanes = -INFINITY;
@@ -314,7 +326,7 @@ void attention(__global const ushort *restrict q,
                 vstore16(convert_ushort16(as_uint16(vv) >> 16), 0, v_pack + (n - n0) * 64 + d);
             }
         }
-        product_bf16_8x32x32(acc, 64, e_pack, 32, v_pack, 64, m1 - m0, 64, n1 - n0);
+        product_bf16_8x32(acc, 64, e_pack, 32, v_pack, 64, m1 - m0, 64, n1 - n0);
     }
     for (int m = m0; m < m1; ++m) {
         for (int d = 0; d < 64; d += 16) {

@@ -42,12 +42,12 @@ float16 add_pairs(const float16 sum, const uint16 a, const uint16 b)
 }
 #endif
 
-// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k. 32 columns of b are put into
-// words of two rows first. 8 x 32 sums stay in registers while k runs.
-void product_bf16_8x32x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
     __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
 {
-    uint16 pair[16][2];
+    uint16 pair[256][2];
     const int even = depth / 2, pairs = (depth + 1) / 2;
     if (pairs > even)
         for (int i = 0; i < rows; ++i)
@@ -174,7 +174,7 @@ void matmul_bias(__global const ushort *restrict a,
                 vstore16(convert_ushort16(as_uint16(wv) >> 16), 0, w_pack + (k - k0) * 64 + n - n0);
             }
         }
-        product_bf16_8x32x32(acc, 64, a_pack, 32, w_pack, 64, m1 - m0, n1 - n0, k1 - k0);
+        product_bf16_8x32(acc, 64, a_pack, 32, w_pack, 64, m1 - m0, n1 - n0, k1 - k0);
     }
     for (int m = m0; m < m1; ++m) {
         for (int n = n0; n < n1; n += 16) {
