@@ -113,6 +113,15 @@ def _contraction(nest: Nest) -> list[Schedule]:
     return found
 
 
+def _grouped(nest: Nest) -> list[Schedule]:
+    """Few rows: a block makes the whole product anew for every group that has one of its rows."""
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    found = []
+    for bm in (64, 32, 128) if _longer(m, 1024) else (32, 64, 128):
+        found.append(_schedule({m.name: fit(m, bm, 8), n.name: fit(n, 256, 32), k.name: whole(k, 256, 16)}, nest))
+    return found
+
+
 def _attention(nest: Nest) -> list[Schedule]:
     (m,), (n,) = nest.role("m"), nest.role("n")
     whole = {a.name: fit(a, 1 << 20, 32) for role in ("k", "d") for a in nest.role(role)}
@@ -128,6 +137,6 @@ def _chain(nest: Nest) -> list[Schedule]:
 
 _RULES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-    "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
+    "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _grouped, "attention": _attention,
     "chain": _chain,
 }  # fmt: skip
