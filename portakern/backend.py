@@ -632,6 +632,8 @@ class Language:
     from which other languages' texts ``bare`` makes a source.
     ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
+    ``long_steps``: its products take many elements along k at a time, which few channels of a pixel do not fill; then the taps
+    of a pixel are put side by side before.
     ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
@@ -672,6 +674,7 @@ class Language:
     remarks: Callable[[InspectedKernel, Target], Sequence[Remark]] | None = None
     reads: tuple[str, ...] = ()
     takes_pixels: bool = False
+    long_steps: bool = True
     picks_elements: bool = True
     sorts: int = 0
     shares_arrays: bool = True

@@ -37,7 +37,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
-                    language.shares_arrays, language.least_step)
+                    language.shares_arrays, language.least_step, language.long_steps)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",

@@ -113,7 +113,11 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
 
 
-@reaching.on(Convolve)
+columns = Rules()
+"""For those of them whose products take many elements along k at a time."""
+
+
+@columns.on(Convolve)
 def columns_of_few_channels(op: Convolve) -> Op | None:
     """A convolution of few channels as a product with the taps of each pixel, which are stored in a column before.
 

@@ -10,11 +10,13 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.names import CNames, identifier, size_name
-from portakern.emit.clike.terms import Name, size_term
+from portakern.emit.clike.terms import Name, PlanTerm, size_term
 from portakern.errors import ScheduleError
 from portakern.ir.program import Array, Nested, Program, nested
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType
+
+from .sums import set_by_products
 
 DIALECT = Dialect(
     "C++",
@@ -33,17 +35,29 @@ DIALECT = Dialect(
     pipelined=False,
     synchronised=False,
     sorts=True,
+    takes_pixels=True,
 )
 
 
-HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot",
+HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot", "sums": "dot",
         "sorted_order": "sort", "in_order": "sort",
-        "gather": "gather", "along": "gather"}  # fmt: skip
+        "gather": "gather", "along": "gather", "part": "pixels", "wide_part": "pixels", "columns": "pixels"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
 
 
 class CppPrinter(Printer):
     """The words of the tile vocabulary, without threads; what one statement alone reads is computed where it is read."""
+
+    set_by_products: frozenset[str] = frozenset()
+
+    def kernel(self, k: p.KernelPlan) -> list[str]:
+        self.set_by_products = set_by_products(k.body)
+        return super().kernel(k)
+
+    def on_Fill(self, s: p.Fill) -> list[str]:
+        if s.name not in self.set_by_products:
+            return super().on_Fill(s)
+        return self.define(s.name, s.define, self.word("sums", f"{self.dialect.type(s.dtype)}, {self.place(s.place)}"))
 
     def mapping(self, s: p.Map) -> str:
         reader = self.following
@@ -54,6 +68,17 @@ class CppPrinter(Printer):
         if s.word == "copy":  # loads may be views, and this one is written to
             return self.define(s.name, s.define, self.word("copy", "", s.value))
         return super().on_Relayout(s)
+
+    def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
+        return self.picking(s.picks, super().on_CopyToShared(s))
+
+    def on_StoreTile(self, s: p.StoreTile) -> list[str]:
+        return self.picking(s.picks, super().on_StoreTile(s))
+
+    def picking(self, picks: Sequence[PlanTerm], lines: list[str]) -> list[str]:
+        if picks:  # words of their own header, also where no coordinate is taken apart
+            self.words.add("part")
+        return lines
 
     def only(self, s: p.Shared) -> str:
         return s.name

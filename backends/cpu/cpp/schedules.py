@@ -11,6 +11,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 OPTIONS: dict[str, str] = {}
 LINE = 2048  # elements of a contiguous run: long enough to hide its start, short enough for the first-level cache
 SORTED = 1 << 17  # elements of a line that are sorted in a tile
+FEW = 4  # rows or steps of a product, below which its tiles are padded: half of a tile is still one
 ROW = 16384  # longest row that is taken at once
 
 
@@ -27,6 +28,11 @@ def fit(axis: NestAxis, most: int, multiple: int = 1) -> int:
     parts = -(-extent // most)
     tile = -(-extent // parts)
     return -(-tile // multiple) * multiple if parts > 1 or multiple > 1 else tile
+
+
+def whole(axis: NestAxis, most: int, multiple: int) -> int:
+    """The same, and all of an axis that is no longer as it is: rows and steps that are not there are not computed."""
+    return fit(axis, most, multiple if _longer(axis, most) or axis.extent < FEW else 1)  # type: ignore[operator]
 
 
 def _schedule(tiles: dict[str, int], nest: Nest) -> Schedule:
@@ -101,9 +107,18 @@ def _sort(nest: Nest) -> list[Schedule]:
 def _contraction(nest: Nest) -> list[Schedule]:
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
     found = []
-    for bm, bn, bk in ((128, 256, 256), (64, 128, 256), (32, 64, 512), (256, 256, 256), (128, 128, 512)):
-        tiles = {m.name: fit(m, bm, 8), n.name: fit(n, bn, 32), k.name: fit(k, bk, 16)}
+    for bm, bn, bk in ((256, 256, 256), (128, 256, 256), (64, 128, 256), (32, 64, 512), (128, 128, 512)):
+        tiles = {m.name: whole(m, bm, 8), n.name: fit(n, bn, 32), k.name: whole(k, bk, 16)}
         found.append(_schedule(tiles, nest))
+    return found
+
+
+def _grouped(nest: Nest) -> list[Schedule]:
+    """Few rows: a block makes the whole product anew for every group that has one of its rows."""
+    (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    found = []
+    for bm in (64, 32, 128) if _longer(m, 1024) else (32, 64, 128):
+        found.append(_schedule({m.name: fit(m, bm, 8), n.name: fit(n, 256, 32), k.name: whole(k, 256, 16)}, nest))
     return found
 
 
@@ -122,6 +137,6 @@ def _chain(nest: Nest) -> list[Schedule]:
 
 _RULES = {
     "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-    "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _contraction, "attention": _attention,
+    "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _grouped, "attention": _attention,
     "chain": _chain,
 }  # fmt: skip

@@ -91,7 +91,7 @@ class CppToolchain:
 
     def fingerprint(self, target: Target) -> str:
         c = self.compiler()
-        return " ".join([c.version, *FLAGS, _UNFUSED, *c.extra, processor()])
+        return " ".join([c.version, *c.command[1:], *FLAGS, _UNFUSED, *c.extra, processor()])
 
     def compile(self, source: Source) -> CompiledBinary:
         """By way of assembly, which the binary keeps for its readers.  Raises :class:`CompileError` with the log."""

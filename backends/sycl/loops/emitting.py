@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from portakern.backend import Launch, Missing, Target
 from portakern.emit.half_bits import with_half_bits
@@ -64,10 +64,13 @@ def refuse(program: Program, target: Target, missing: Sequence[Missing]) -> None
         raise MissingRuleError(f"{program.name} cannot be emitted for {target}", missing=tuple(lines))
 
 
-def plan_loops(program: Program, target: Target) -> LoopPlan:
-    """Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
+def plan_loops(program: Program, target: Target, paired: Collection[str] = ()) -> LoopPlan:
+    """``paired`` are the dtypes whose products are taken two at a time.
+
+    Raises :class:`ScheduleError` where a work-group has no room for what a kernel keeps."""
     lanes = target.device.count("vector_bytes", 64) // 4
-    made = LoopPlan(tuple(plan_kernel_loops(with_half_bits(without_scans(k)), REGISTER, lanes) for k in program.kernels))
+    made = LoopPlan(tuple(plan_kernel_loops(with_half_bits(without_scans(k)), REGISTER, lanes, paired=paired, turns=True)
+                          for k in program.kernels))
     room = target.device.count("shared_bytes_per_block", 0)
     for kernel, plan in zip(program.kernels, made.kernels, strict=True):
         if room and plan.local_bytes > room:

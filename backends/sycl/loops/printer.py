@@ -228,7 +228,11 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
 
     def product(self, node: Product) -> None:
         m = node.what
-        name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors)
+        most = self.kernel.axis[m.dot.axis].tile
+        if m.paired:
+            name = self.words.product_of_pairs(m.rows, m.vectors, most, m.turned)
+        else:
+            name = self.words.product(m.c.dtype, m.rows, m.lanes, m.vectors, most, m.turned)
 
         def pitch(s: Storage) -> str:
             return str(s.shape[-1])

@@ -101,6 +101,9 @@ class CLoopValueText(CLoopScope):
         s, v = store.storage, self.value(store.value)
         offset, step = self.place(s)
         name = self.arrays[s]
+        if s.dtype == "bf16":
+            self.store_narrow(store, name, offset, step)
+            return
         if s.dtype != REGISTER[v.dtype]:
             v = write(Cast(Const(0, v.dtype), s.dtype), [v], self.words)
         if step == 0:
@@ -114,6 +117,22 @@ class CLoopValueText(CLoopScope):
                 self.say(self.words.write_local(lanes, f"{name} + {offset}", v.text) + ";")
             else:
                 self.scatter(name, offset, step, lanes, v)
+
+    def store_narrow(self, store: LocalStore, name: str, offset: str, step: int) -> None:
+        """bf16 to an array of its own bits: what was loaded is exact, what was computed is rounded."""
+        lanes = self.vector[1] if self.vector and step else 1
+        v = self.value(store.value).wide(lanes, self.words)
+        exact = isinstance(source(store.value), Load | Cast)
+        bits = self.words.half_bits(lanes, v.text, exact=exact)
+        if step == 0:
+            self.say(f"{name}[{offset}] = {bits};")
+        elif step == 1:
+            self.say(self.words.write_local(lanes, f"{name} + {offset}", bits) + ";")
+        else:
+            whole = self.fresh("v")
+            self.say(f"const {self.words.half_type(lanes)} {whole} = {bits};")
+            for i in range(lanes):
+                self.say(f"{name}[{offset} + {i * step}] = {whole}.s{i:x};")
 
     def scatter(self, name: str, offset: str, step: int, lanes: int, v: TypedExpr) -> None:
         whole = self.fresh("v")

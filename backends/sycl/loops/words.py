@@ -69,7 +69,21 @@ class Words(Protocol):
         """The function that finds the order of keys: (keys, order, another array for it, how many)."""
         ...
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str: ...
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        """The product of at most ``depth`` elements of k; ``turned`` operands lie as [k, m] and [n, k]."""
+        ...
+
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        """The same of bf16, two elements of k at a time."""
+        ...
+
+    def half_type(self, lanes: int) -> str:
+        """What holds the bits of bf16."""
+        ...
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        """Floats as the bits of bf16: rounded, unless they are ``exact``."""
+        ...
 
     def group(self, dim: int) -> str:
         """The index of the work-group along a dimension, 0 the fastest."""

@@ -22,7 +22,7 @@ class OpenCLEmitter:
         return lacks(program, target)
 
     def plan(self, program: Program, target: Target) -> LoopPlan:
-        return plan_loops(program, target)
+        return plan_loops(program, target, paired=("bf16",))
 
     def emit(self, program: Program, target: Target) -> Source:
         refuse(program, target, self.missing(program, target))

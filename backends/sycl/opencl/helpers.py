@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from portakern.emit.loops.plan import KernelLoopPlan
 
 from ..loops.spelling import C_TYPE, IDENTITY, MEMORY, REGISTER, constant, held
-from .product import product
+from .pairs import ADD_PAIRS, product_of_pairs
+from .product import STEPS, product, turn
 
 
 class Helpers:
@@ -90,7 +91,7 @@ class Helpers:
         return f"const long {name}"
 
     def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
-        return [f"__local {C_TYPE[dtype]} {name}[{count}] __attribute__((aligned(64)));  // {about}"]
+        return [f"__local {MEMORY[dtype]} {name}[{count}] __attribute__((aligned(64)));  // {about}"]
 
     # ---- one element
 
@@ -302,10 +303,36 @@ class Helpers:
         name = f"sort_order_{kind}"
         return self.use(name, lambda: _SORT.format(name=name, type=C_TYPE[kind]))
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
+    def half_type(self, lanes: int) -> str:
+        return f"ushort{lanes if lanes > 1 else ''}"
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        if not exact:
+            return f"{self.bits_bf16(lanes)}({value})"
+        x = str(lanes) if lanes > 1 else ""
+        return f"convert_ushort{x}(as_uint{x}({value}) >> 16)"
+
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        self.use("add_pairs", lambda: ADD_PAIRS)
+        if turned[1]:
+            self.use("turn_uint", lambda: turn("uint"))
+        name = f"product_bf16_{rows}x{16 * vectors}" + _turned(turned) + _long(depth)
+        return self.use(name, lambda: product_of_pairs(name, rows, vectors, max(depth, STEPS), turned))
+
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
         kind = REGISTER[dtype]
-        name = f"product_{kind}_{rows}x{lanes * vectors}"
-        return self.use(name, lambda: product(name, kind, rows, lanes, vectors))
+        if turned[1]:
+            self.use("turn_float", lambda: turn("float"))
+        name = f"product_{kind}_{rows}x{lanes * vectors}" + _turned(turned) + (_long(depth) if turned[1] else "")
+        return self.use(name, lambda: product(name, kind, rows, lanes, vectors, max(depth, STEPS), turned))
+
+
+def _turned(turned: tuple[bool, bool]) -> str:
+    return "".join(f"_turned_{x}" for x, is_turned in zip("ab", turned, strict=True) if is_turned)
+
+
+def _long(depth: int) -> str:
+    return f"x{depth}" if depth > STEPS else ""
 
 
 _SORT = """\

@@ -44,6 +44,24 @@ def build(text: str, kernels: Sequence[str], options: Sequence[str]) -> dict[str
     return {"device": describe(found), "data": data, "log": build_log(cl, program, found), "kernels": facts}
 
 
+def adds_pairs(text: str, macro: str) -> bool:
+    """Whether the program ``text``, built with ``macro``, adds products of pairs of bf16 right."""
+    import numpy as np
+
+    cl, found = prepare(), device()
+    context = cl.Context([found])
+    program = cl.Program(context, text).build(options=[f"-D{macro}"], cache_dir=False)
+    queue, flags = cl.CommandQueue(context), cl.mem_flags
+    sums = np.arange(16, dtype=np.float32)
+    halves = np.arange(64, dtype=np.float32)  # bf16 are the upper halves of floats
+    words = (halves.view(np.uint32) >> 16).astype(np.uint16)
+    where = [cl.Buffer(context, flags.READ_WRITE | flags.COPY_HOST_PTR, hostbuf=x) for x in (sums, words)]
+    program.probe(queue, (1,), (1,), *where)
+    got = np.empty_like(sums)
+    cl.enqueue_copy(queue, got, where[0])
+    return np.array_equal(got, sums + (halves[:32] * halves[32:]).reshape(16, 2).sum(1))
+
+
 def build_log(cl: Any, program: Any, found: Any) -> str:
     try:
         return str(program.get_build_info(found, cl.program_build_info.LOG)).strip()

@@ -117,8 +117,10 @@ def _reduced_tile(axis: NestAxis, longest: int, loop: int) -> int:
 def _contraction(nest: Nest, device: Device) -> list[Tiles]:
     """Packed operands and the accumulator in local memory, which the runtimes keep in the second-level cache."""
     found = []
-    sizes = ((64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512), (32, 64, 128),
-             (16, 32, 64))  # fmt: skip
+    # bf16 is packed as it is: there is room for more rows, over which packing the right operand is spread.
+    wide = [(128, 128, 256)] if nest.dots == "bf16" else []
+    sizes = (*wide, (64, 128, 256), (128, 128, 128), (64, 64, 256), (32, 128, 256), (64, 256, 64), (16, 128, 512),
+             (32, 64, 128), (16, 32, 64))  # fmt: skip
     for m, n, k in sizes:
         tiles = _ones(nest)
         for role, size, unit in (("m", m, ROWS), ("n", n, LANES * VECTORS), ("k", k, LANES)):
@@ -130,7 +132,8 @@ def _contraction(nest: Nest, device: Device) -> list[Tiles]:
 
 def _contraction_bytes(nest: Nest, tiles: Tiles) -> int:
     m, n, k = ([tiles[a.name] for a in nest.role(r)] or [1] for r in ("m", "n", "k"))
-    return _word(nest) * (m[-1] * k[-1] + k[-1] * n[-1] + m[-1] * n[-1] * max(1, nest.live - 1))
+    packed = 2 if nest.dots == "bf16" else _word(nest)
+    return packed * (m[-1] * k[-1] + k[-1] * n[-1]) + _word(nest) * m[-1] * n[-1] * max(1, nest.live - 1)
 
 
 def _attention(nest: Nest, device: Device) -> list[Tiles]:

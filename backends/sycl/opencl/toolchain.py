@@ -9,7 +9,7 @@ from portakern.backend import Availability, CompiledBinary, Resources, Source, T
 from portakern.errors import CompileError
 
 from ..workers import call
-from . import binaries
+from . import binaries, features
 from .platforms import INSTALL, intel_library, system_icds
 
 OPTIONS = ("-cl-std=CL1.2",)
@@ -46,7 +46,8 @@ class OpenCLToolchain:
     def compile(self, source: Source) -> CompiledBinary:
         if not self.available(source.target):
             raise CompileError(self.available(source.target).detail, hint=INSTALL, kind="tool-missing")
-        built = call(_JOB, source.text, tuple(x.kernel for x in source.launches), OPTIONS, timeout_s=_TIMEOUT_S)
+        options = (*OPTIONS, *features.options(source.text))
+        built = call(_JOB, source.text, tuple(x.kernel for x in source.launches), options, timeout_s=_TIMEOUT_S)
         resources = tuple(
             Resources(
                 kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"], source="clGetKernelWorkGroupInfo",

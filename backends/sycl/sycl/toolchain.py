@@ -8,7 +8,7 @@ from portakern.backend import Availability, CompiledBinary, Resources, Source, T
 from portakern.emit.clike import inline_headers
 from portakern.errors import ToolMissing
 
-from ..opencl import binaries
+from ..opencl import binaries, features
 from ..opencl.toolchain import cpu_model
 from ..workers import call
 from . import gpu_compiler, library
@@ -51,7 +51,8 @@ class SyclToolchain:
     def for_cpu(self, source: Source) -> CompiledBinary:
         text = inline_headers(source.text, source.headers)
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
-        built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, OPTIONS, timeout_s=_TIMEOUT_S)
+        options = (*OPTIONS, *features.named(text))
+        built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, options, timeout_s=_TIMEOUT_S)
         resources = tuple(
             Resources(kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"],
                       source="clGetKernelWorkGroupInfo", extra=(("preferred_work_group_multiple", facts["multiple"]),))

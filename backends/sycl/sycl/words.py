@@ -20,10 +20,10 @@ _NAMES = {"fabs": "abs", "rint": "round"}
 
 class SyclWords:
     """Implements :class:`portakern.backends.sycl.loops.words.Words`; every function is a template of the header.
-    ``atomics`` says whether a text has asked for one: they are in a header of their own."""
+    ``asked`` are the headers of their own that a text has asked for."""
 
     def __init__(self) -> None:
-        self.atomics = False
+        self.asked: set[str] = set()
 
     def held(self, dtype: str, lanes: int = 1) -> str:
         kind = REGISTER[dtype]
@@ -96,14 +96,27 @@ class SyclWords:
         return f"pk::round_{dtype}"
 
     def atomic(self, mode: str, dtype: str) -> str:
-        self.atomics = True
+        self.asked.add("pk/atomic.hpp")
         return f"pk::atomic_{mode}"
 
     def sort(self, dtype: str) -> str:
         return "pk::sort_order"
 
-    def product(self, dtype: str, rows: int, lanes: int, vectors: int) -> str:
-        return f"pk::product<{rows}, {lanes}, {vectors}>"
+    def product(self, dtype: str, rows: int, lanes: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        if not any(turned):
+            return f"pk::product<{rows}, {lanes}, {vectors}>"
+        self.asked.add("pk/turned.hpp")
+        return f"pk::product<{rows}, {lanes}, {vectors}, {depth}, {_flags(turned)}>"
+
+    def product_of_pairs(self, rows: int, vectors: int, depth: int, turned: tuple[bool, bool]) -> str:
+        self.asked.add("pk/pairs.hpp")
+        return f"pk::product_of_pairs<{rows}, {vectors}, {depth}{f', {_flags(turned)}' if any(turned) else ''}>"
+
+    def half_type(self, lanes: int) -> str:
+        return f"pk::vec<uint16_t, {lanes}>" if lanes > 1 else "uint16_t"
+
+    def half_bits(self, lanes: int, value: str, exact: bool) -> str:
+        return f"pk::{'upper_half' if exact else 'bf16_bits'}({value})"
 
     def group(self, dim: int) -> str:
         return f"pk::group({dim})"
@@ -120,8 +133,12 @@ class SyclWords:
         return f"int64_t {name}"
 
     def local_array(self, dtype: str, name: str, count: int, about: str) -> list[str]:
-        kind = SCALAR[dtype]
+        kind = "uint16_t" if dtype == "bf16" else SCALAR[dtype]  # the bits of bf16
         return [f"static pk::local<{kind}, {count}> {name}_memory;  // {about}", f"{kind}* const {name} = &{name}_memory[0];"]
+
+
+def _flags(turned: tuple[bool, bool]) -> str:
+    return ", ".join(str(x).lower() for x in turned)
 
 
 def _ending(left: str | None, step: str | None) -> str:

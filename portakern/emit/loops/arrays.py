@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from portakern.ir.core import Op
 from portakern.ir.tile import TileType, tile_type
@@ -16,10 +17,12 @@ Dim = tuple[str, int]
 class LocalArrays:
     """``of`` says in which array a value lies; ``written`` are the values that are there without a :class:`LocalStore` to come;
     ``vector`` is the axis that is walked by whole vectors around the current list; ``held`` is the dtype that an array's
-    elements have for a value's dtype, where it is another."""
+    elements have for a value's dtype, where it is another; operands of products are kept as they are where their dtype is
+    one of ``paired``, and lie as in memory where ``turns``."""
 
-    def __init__(self, lanes: int, vectors: int, held: Mapping[str, str]) -> None:
-        self.lanes, self.vectors, self.held = lanes, vectors, held
+    def __init__(self, lanes: int, vectors: int, held: Mapping[str, str], paired: Collection[str] = (),
+                 turns: bool = False) -> None:  # fmt: skip
+        self.lanes, self.vectors, self.held, self.paired, self.turns = lanes, vectors, held, paired, turns
         self.made: list[Storage] = []
         self.of: dict[Op, Storage] = {}
         self.written: set[Op] = set()
@@ -38,6 +41,20 @@ class LocalArrays:
         made = Storage(name, tuple(dims), self.held.get(dtype, dtype), tuple(shape), purpose, lane_axis)
         self.made.append(made)
         return made
+
+    def pack(self, hint: str, dims: Sequence[Dim], dtype: str) -> Storage:
+        """An array for an operand of a product.  What is turned round is read in squares of words, which hold two elements of
+        a dtype that is paired."""
+        paired = dtype in self.paired
+        made = self.make(hint, dims, dtype, f"operand of a product, packed{'' if paired else ' and widened'}")
+        *outer, last = made.shape
+        if self.turns and outer:
+            unit = self.lanes * self.vectors if outer[0] > self.lanes else self.lanes
+            outer[0] = -(-outer[0] // unit) * unit
+        unit = 2 * self.lanes if paired else self.lanes
+        shape = (*outer, -(-last // unit) * unit)
+        self.made[-1] = replace(made, shape=shape, dtype=dtype if paired else made.dtype)
+        return self.made[-1]
 
     def _widest(self, size: int) -> int:
         return min(self.lanes, 1 << max(size - 1, 0).bit_length())

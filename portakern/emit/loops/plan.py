@@ -80,6 +80,17 @@ class PackedProduct:
     lanes: int
     vectors: int
 
+    @property
+    def paired(self) -> bool:
+        """Whether the operands are as narrow as they were loaded, and two products are taken at a time."""
+        return self.a.dtype != self.c.dtype
+
+    @property
+    def turned(self) -> tuple[bool, bool]:
+        """Whether the operands lie as [k, m] and as [n, k]."""
+        k = self.dot.axis
+        return self.m is not None and self.a.axes[0] == k, self.n is not None and self.b.axes[-1] == k
+
 
 @dataclass(frozen=True, eq=False)
 class SortedArrays:
@@ -214,7 +225,8 @@ def _show(node: Node, depth: int) -> list[str]:
             return [f"{pad}next {', '.join(getattr(a, 'name', '') for a, _ in values)}"]
         case Product(m):
             dtype_ = m.dot.lhs.type.dtype  # type: ignore[union-attr]
-            how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on widened {dtype_}"
+            how = f"pairs of {dtype_}" if m.paired else f"widened {dtype_}"
+            how = f"{m.rows}x{m.lanes * m.vectors} register tile, {m.lanes}-lane multiply-add on {how}"
             how = how if m.rows > 1 else f"a function, on widened {dtype_}"
             return [f"{pad}{m.c.name} += {m.a.name} {m.b.name} over {m.dot.axis}: {how}"]
         case Sorting(what):

@@ -12,7 +12,7 @@ A value used beyond the loop that computes it is kept in a local array, or compu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from portakern.emit.running import Running
 from portakern.errors import LoweringError
@@ -46,12 +46,14 @@ Cut = Callable[[Item], bool]
 
 
 def plan_kernel_loops(kernel: Kernel, held: Mapping[str, str], lanes: int = 16, rows: int = 8,
-                      vectors: int = 2) -> KernelLoopPlan:  # fmt: skip
+                      vectors: int = 2, paired: Collection[str] = (), turns: bool = False) -> KernelLoopPlan:  # fmt: skip
     """The plan of ``kernel`` for vectors of ``lanes`` and a register tile of ``rows`` x (``lanes`` * ``vectors``).
 
-    ``held`` is the dtype that the elements of arrays have for a value's dtype, where it is another.
+    ``held`` is the dtype that the elements of arrays have for a value's dtype, where it is another; operands of products of a
+    dtype in ``paired`` are kept as they are, since two of their products are taken at a time, and lie as they do in memory
+    where the product ``turns`` them.
     """
-    return LoopPlanner(kernel, LocalArrays(lanes, vectors, held), rows).plan()
+    return LoopPlanner(kernel, LocalArrays(lanes, vectors, held, paired, turns), rows).plan()
 
 
 class LoopPlanner:

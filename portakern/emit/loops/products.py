@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from portakern.ir.core import Arg, Block, Op, Result, Yield
-from portakern.ir.tile import Broadcast, Dot, Kernel, Mask, SortBy, tile_type
+from portakern.ir.tile import Broadcast, Dot, Kernel, Load, Mask, SortBy, tile_type
 
 from .arrays import LocalArrays
-from .elements import ELEMENTWISE, axes_of, hint_of, is_leaf, source
+from .elements import ELEMENTWISE, axes_of, hint_of, is_leaf, lead_axis, source
 from .plan import Item, LocalStore, PackedProduct, SortedArrays, Storage
 
 
@@ -46,10 +46,18 @@ class OperandPacking:
         if (op, axes) in self.packed:
             return []
         t = tile_type(op)
-        storage = self.arrays.make(hint_of(source(op)) + "_pack", [(a, t.size(a)) for a in axes], t.dtype,
-                                 "operand of a product, packed and widened")
+        order = axes[::-1] if self._lies_turned(op, axes) else axes
+        storage = self.arrays.pack(hint_of(source(op)) + "_pack", [(a, t.size(a)) for a in order], t.dtype)
         self.packed[op, axes] = storage
         return [LocalStore(source(op), storage)]
+
+    def _lies_turned(self, op: Op, axes: tuple[str, ...]) -> bool:
+        """Whether the operand is loaded along the first of its axes, so that it is turned round in registers and not element
+        by element on its way."""
+        load = source(op)
+        floats = tile_type(op).dtype in ("f32", "f16", "bf16")
+        return (self.arrays.turns and floats and len(axes) == 2 and isinstance(load, Load)
+                and lead_axis(self.kernel, load) == axes[0])  # fmt: skip
 
     def _sort(self, op: SortBy) -> list[Item]:
         names = ("keys", *(hint_of(source(x)) for x in op.xs[1:]))

@@ -11,27 +11,67 @@ float16 load_bf16x16(__global const ushort *p)
     return as_float16(convert_uint16(vload16(0, p)) << 16);
 }
 
-// A bf16 is the upper half of a float.
-float load_bf16(__global const ushort *p)
+#ifdef PK_AVX512_BF16
+// vdpbf16ps: to each sum are added the products of the lower and of the upper halves of two words, which are bf16.
+typedef __bf16 bf16x32 __attribute__((ext_vector_type(32)));
+float16 vdpbf16ps(const float16 sum, const bf16x32 a, const bf16x32 b) __asm("llvm.x86.avx512bf16.dpbf16ps.512");
+#define add_pairs(sum, a, b) vdpbf16ps(sum, __builtin_astype(a, bf16x32), __builtin_astype(b, bf16x32))
+#else
+// To each sum are added the products of the lower and of the upper halves of two words, which are bf16.
+float16 add_pairs(const float16 sum, const uint16 a, const uint16 b)
 {
-    return as_float((uint)*p << 16);
+    const float16 lower = fma(as_float16(a << 16), as_float16(b << 16), sum);
+    return fma(as_float16(a & 0xffff0000u), as_float16(b & 0xffff0000u), lower);
+}
+#endif
+
+// Rows of 16 words become columns: rows and those eight below are interleaved, four times.
+void turn_uint(uint16 *row)
+{
+    uint16 next[16];
+    for (int n = 0; n < 2; ++n) {
+        __attribute__((opencl_unroll_hint(8)))
+        for (int i = 0; i < 8; ++i) {
+            next[2 * i].even = row[i].lo;
+            next[2 * i].odd = row[i + 8].lo;
+            next[2 * i + 1].even = row[i].hi;
+            next[2 * i + 1].odd = row[i + 8].hi;
+        }
+        __attribute__((opencl_unroll_hint(8)))
+        for (int i = 0; i < 8; ++i) {
+            row[2 * i].even = next[i].lo;
+            row[2 * i].odd = next[i + 8].lo;
+            row[2 * i + 1].even = next[i].hi;
+            row[2 * i + 1].odd = next[i + 8].hi;
+        }
+    }
 }
 
-// 16 elements that lie step apart, of which only the first `left` are there: the others read as 0.
-float16 load_bf16x16_step_part(__global const ushort *p, const long step, const long left)
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32_turned_b(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+    __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
 {
-    float v[16] = {0};
-    for (int i = 0; i < min(left, 16L); ++i)
-        v[i] = load_bf16(p + i * step);
-    return vload16(0, v);
-}
-
-// c += a b for packed tiles of rows x depth and depth x columns. 8 x 32 sums stay in registers while k
-// runs, so that an element of b is read once for 8 rows and one of a once for 32 columns.
-void product_f32_8x32(__local float *c, const int c_pitch, __local const float *a, const int a_pitch,
-    __local const float *b, const int b_pitch, const int rows, const int columns, const int depth)
-{
+    uint16 pair[256][2];
+    const int even = depth / 2, pairs = (depth + 1) / 2;
+    if (pairs > even)
+        for (int i = 0; i < rows; ++i)
+            a[i * a_pitch + depth] = 0;
     for (int j = 0; j < columns; j += 32) {
+        for (int k = 0; k < pairs; k += 16) {
+            for (int v = 0; v < 2; ++v) {
+                uint16 row[16];
+                for (int t = 0; t < 16; ++t)
+                    row[t] = vload16(0, (__local const uint *)(b + (j + 16 * v + t) * b_pitch) + k);
+                turn_uint(row);
+                for (int t = 0; t < 16; ++t)
+                    pair[k + t][v] = row[t];
+            }
+        }
+        if (pairs > even) {
+            pair[even][0] &= 0xffff;
+            pair[even][1] &= 0xffff;
+        }
         int i = 0;
         for (; i + 8 <= rows; i += 8) {
             float16 s[8][2];
@@ -40,14 +80,14 @@ void product_f32_8x32(__local float *c, const int c_pitch, __local const float *
                 s[r][0] = vload16(0, c + (i + r) * c_pitch + j);
                 s[r][1] = vload16(1, c + (i + r) * c_pitch + j);
             }
-            for (int k = 0; k < depth; ++k) {
-                const float16 b0 = vload16(0, b + k * b_pitch + j);
-                const float16 b1 = vload16(1, b + k * b_pitch + j);
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 b0 = pair[k][0];
+                const uint16 b1 = pair[k][1];
                 __attribute__((opencl_unroll_hint(8)))
                 for (int r = 0; r < 8; ++r) {
-                    const float16 x = a[(i + r) * a_pitch + k];
-                    s[r][0] = fma(x, b0, s[r][0]);
-                    s[r][1] = fma(x, b1, s[r][1]);
+                    const uint16 x = ((__local const uint *)(a + (i + r) * a_pitch))[k];
+                    s[r][0] = add_pairs(s[r][0], x, b0);
+                    s[r][1] = add_pairs(s[r][1], x, b1);
                 }
             }
             __attribute__((opencl_unroll_hint(8)))
@@ -59,10 +99,10 @@ void product_f32_8x32(__local float *c, const int c_pitch, __local const float *
         for (; i < rows; ++i) {
             float16 s0 = vload16(0, c + i * c_pitch + j);
             float16 s1 = vload16(1, c + i * c_pitch + j);
-            for (int k = 0; k < depth; ++k) {
-                const float16 x = a[i * a_pitch + k];
-                s0 = fma(x, vload16(0, b + k * b_pitch + j), s0);
-                s1 = fma(x, vload16(1, b + k * b_pitch + j), s1);
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 x = ((__local const uint *)(a + i * a_pitch))[k];
+                s0 = add_pairs(s0, x, pair[k][0]);
+                s1 = add_pairs(s1, x, pair[k][1]);
             }
             vstore16(s0, 0, c + i * c_pitch + j);
             vstore16(s1, 1, c + i * c_pitch + j);
@@ -140,6 +180,64 @@ float sum_of_f32x16(const float16 v)
     return v2.lo + v2.hi;
 }
 
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+    __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
+{
+    uint16 pair[256][2];
+    const int even = depth / 2, pairs = (depth + 1) / 2;
+    if (pairs > even)
+        for (int i = 0; i < rows; ++i)
+            a[i * a_pitch + depth] = 0;
+    for (int j = 0; j < columns; j += 32) {
+        for (int k = 0; k < even; ++k) {
+            __local const ushort *row = b + 2 * k * b_pitch + j;
+            pair[k][0] = convert_uint16(vload16(0, row)) | convert_uint16(vload16(0, row + b_pitch)) << 16;
+            pair[k][1] = convert_uint16(vload16(1, row)) | convert_uint16(vload16(1, row + b_pitch)) << 16;
+        }
+        if (pairs > even) {
+            pair[even][0] = convert_uint16(vload16(0, b + (depth - 1) * b_pitch + j));
+            pair[even][1] = convert_uint16(vload16(1, b + (depth - 1) * b_pitch + j));
+        }
+        int i = 0;
+        for (; i + 8 <= rows; i += 8) {
+            float16 s[8][2];
+            __attribute__((opencl_unroll_hint(8)))
+            for (int r = 0; r < 8; ++r) {
+                s[r][0] = vload16(0, c + (i + r) * c_pitch + j);
+                s[r][1] = vload16(1, c + (i + r) * c_pitch + j);
+            }
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 b0 = pair[k][0];
+                const uint16 b1 = pair[k][1];
+                __attribute__((opencl_unroll_hint(8)))
+                for (int r = 0; r < 8; ++r) {
+                    const uint16 x = ((__local const uint *)(a + (i + r) * a_pitch))[k];
+                    s[r][0] = add_pairs(s[r][0], x, b0);
+                    s[r][1] = add_pairs(s[r][1], x, b1);
+                }
+            }
+            __attribute__((opencl_unroll_hint(8)))
+            for (int r = 0; r < 8; ++r) {
+                vstore16(s[r][0], 0, c + (i + r) * c_pitch + j);
+                vstore16(s[r][1], 1, c + (i + r) * c_pitch + j);
+            }
+        }
+        for (; i < rows; ++i) {
+            float16 s0 = vload16(0, c + i * c_pitch + j);
+            float16 s1 = vload16(1, c + i * c_pitch + j);
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 x = ((__local const uint *)(a + i * a_pitch))[k];
+                s0 = add_pairs(s0, x, pair[k][0]);
+                s1 = add_pairs(s1, x, pair[k][1]);
+            }
+            vstore16(s0, 0, c + i * c_pitch + j);
+            vstore16(s1, 1, c + i * c_pitch + j);
+        }
+    }
+}
+
 // portakern launch: kernel=attention grid=(2, 2, 4) block=(1, 1, 1) shared=0 args=(q, k, v, o)
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void attention(__global const ushort *restrict q,
@@ -147,14 +245,14 @@ void attention(__global const ushort *restrict q,
     __global const ushort *restrict v,
     __global ushort *restrict o)
 {
-    __local float q_pack[2048] __attribute__((aligned(64)));  // [m, k] operand of a product, packed and widened
+    __local ushort q_pack[2048] __attribute__((aligned(64)));  // [m, k] operand of a product, packed
     __local float top[32] __attribute__((aligned(64)));  // [m] carried by a loop
     __local float total[32] __attribute__((aligned(64)));  // [m] carried by a loop
     __local float acc[2048] __attribute__((aligned(64)));  // [m, d] carried by a loop
-    __local float k_pack[2048] __attribute__((aligned(64)));  // [k, n] operand of a product, packed and widened
+    __local ushort k_pack[2048] __attribute__((aligned(64)));  // [n, k] operand of a product, packed
     __local float products[1024] __attribute__((aligned(64)));  // [m, n] accumulator of a product
-    __local float v_pack[2048] __attribute__((aligned(64)));  // [n, d] operand of a product, packed and widened
-    __local float e_pack[1024] __attribute__((aligned(64)));  // [m, n] operand of a product, packed and widened
+    __local ushort v_pack[2048] __attribute__((aligned(64)));  // [n, d] operand of a product, packed
+    __local ushort e_pack[1024] __attribute__((aligned(64)));  // [m, n] operand of a product, packed
 
     const int m0 = (int)get_group_id(0) * 32;
     const int m1 = min(m0 + 32, 50);
@@ -165,7 +263,7 @@ void attention(__global const ushort *restrict q,
     for (int m = m0; m < m1; ++m) {
         for (int k_2 = 0; k_2 < 64; k_2 += 16) {
             const float16 qv = load_bf16x16(q + b * 12800 + h * 6400 + g * 3200 + m * 64 + k_2);
-            vstore16(qv, 0, q_pack + (m - m0) * 64 + k_2);
+            vstore16(convert_ushort16(as_uint16(qv) >> 16), 0, q_pack + (m - m0) * 64 + k_2);
         }
     }
     for (int m = m0; m < m1; m += 16) {
@@ -182,10 +280,10 @@ void attention(__global const ushort *restrict q,
     const int n_end = min(sum, 50);
     for (int n0 = 0; n0 < n_end; n0 += 32) {
         const int n1 = min(n0 + 32, 50);
-        for (int k_2 = 0; k_2 < 64; ++k_2) {
-            for (int n = n0; n < n1; n += 16) {
-                const float16 kv = load_bf16x16_step_part(k + b * 6400 + h * 3200 + n * 64 + k_2, 64, n1 - n);
-                vstore16(kv, 0, k_pack + k_2 * 32 + n - n0);
+        for (int n = n0; n < n1; ++n) {
+            for (int k_2 = 0; k_2 < 64; k_2 += 16) {
+                const float16 kv = load_bf16x16(k + b * 6400 + h * 3200 + n * 64 + k_2);
+                vstore16(convert_ushort16(as_uint16(kv) >> 16), 0, k_pack + (n - n0) * 64 + k_2);
             }
         }
         for (int m = m0; m < m1; ++m) {
@@ -193,7 +291,7 @@ void attention(__global const ushort *restrict q,
                 vstore16((float16)(0.0f), 0, products + (m - m0) * 32 + n - n0);
             }
         }
-        product_f32_8x32(products, 32, q_pack, 64, k_pack, 32, m1 - m0, n1 - n0, 64);
+        product_bf16_8x32_turned_b(products, 32, q_pack, 64, k_pack, 64, m1 - m0, n1 - n0, 64);
         for (int m = m0; m < m1; ++m) {
             const int sum_2 = m;
             float16 top_lanes = -INFINITY;
@@ -212,7 +310,7 @@ void attention(__global const ushort *restrict q,
             for (int n = n0; n < n1; n += 16) {
                 const float16 chosen_2 = select((float16)(-INFINITY), vload16(0, products + (m - m0) * 32 + n - n0) * 0.125f, n + LANES16 <= sum_2);
                 const float16 e_2 = exp(chosen_2 - chosen);
-                vstore16(round_bf16x16(e_2), 0, e_pack + (m - m0) * 32 + n - n0);
+                vstore16(convert_ushort16(as_uint16(round_bf16x16(e_2)) >> 16), 0, e_pack + (m - m0) * 32 + n - n0);
                 total_lanes += keep_f32x16(e_2, n1 - n, 0.0f);
             }
             const float total_2 = sum_of_f32x16(total_lanes);
@@ -225,10 +323,10 @@ void attention(__global const ushort *restrict q,
         for (int n = n0; n < n1; ++n) {
             for (int d = 0; d < 64; d += 16) {
                 const float16 vv = load_bf16x16(v + b * 6400 + h * 3200 + n * 64 + d);
-                vstore16(vv, 0, v_pack + (n - n0) * 64 + d);
+                vstore16(convert_ushort16(as_uint16(vv) >> 16), 0, v_pack + (n - n0) * 64 + d);
             }
         }
-        product_f32_8x32(acc, 64, e_pack, 32, v_pack, 64, m1 - m0, 64, n1 - n0);
+        product_bf16_8x32(acc, 64, e_pack, 32, v_pack, 64, m1 - m0, 64, n1 - n0);
     }
     for (int m = m0; m < m1; ++m) {
         for (int d = 0; d < 64; d += 16) {

@@ -28,12 +28,40 @@ float16 load_bf16x16_part(__global const ushort *p, const long left)
     return vload16(0, v);
 }
 
-// c += a b for packed tiles of rows x depth and depth x columns. 8 x 32 sums stay in registers while k
-// runs, so that an element of b is read once for 8 rows and one of a once for 32 columns.
-void product_f32_8x32(__local float *c, const int c_pitch, __local const float *a, const int a_pitch,
-    __local const float *b, const int b_pitch, const int rows, const int columns, const int depth)
+#ifdef PK_AVX512_BF16
+// vdpbf16ps: to each sum are added the products of the lower and of the upper halves of two words, which are bf16.
+typedef __bf16 bf16x32 __attribute__((ext_vector_type(32)));
+float16 vdpbf16ps(const float16 sum, const bf16x32 a, const bf16x32 b) __asm("llvm.x86.avx512bf16.dpbf16ps.512");
+#define add_pairs(sum, a, b) vdpbf16ps(sum, __builtin_astype(a, bf16x32), __builtin_astype(b, bf16x32))
+#else
+// To each sum are added the products of the lower and of the upper halves of two words, which are bf16.
+float16 add_pairs(const float16 sum, const uint16 a, const uint16 b)
 {
+    const float16 lower = fma(as_float16(a << 16), as_float16(b << 16), sum);
+    return fma(as_float16(a & 0xffff0000u), as_float16(b & 0xffff0000u), lower);
+}
+#endif
+
+// c += a b for packed tiles of bf16, rows x depth and depth x columns, by pairs of k: a word holds two elements.
+// 32 columns of b at a time are put into words first; 8 x 32 sums stay in registers while k runs.
+void product_bf16_8x32(__local float *c, const int c_pitch, __local ushort *a, const int a_pitch,
+    __local const ushort *b, const int b_pitch, const int rows, const int columns, const int depth)
+{
+    uint16 pair[256][2];
+    const int even = depth / 2, pairs = (depth + 1) / 2;
+    if (pairs > even)
+        for (int i = 0; i < rows; ++i)
+            a[i * a_pitch + depth] = 0;
     for (int j = 0; j < columns; j += 32) {
+        for (int k = 0; k < even; ++k) {
+            __local const ushort *row = b + 2 * k * b_pitch + j;
+            pair[k][0] = convert_uint16(vload16(0, row)) | convert_uint16(vload16(0, row + b_pitch)) << 16;
+            pair[k][1] = convert_uint16(vload16(1, row)) | convert_uint16(vload16(1, row + b_pitch)) << 16;
+        }
+        if (pairs > even) {
+            pair[even][0] = convert_uint16(vload16(0, b + (depth - 1) * b_pitch + j));
+            pair[even][1] = convert_uint16(vload16(1, b + (depth - 1) * b_pitch + j));
+        }
         int i = 0;
         for (; i + 8 <= rows; i += 8) {
             float16 s[8][2];
@@ -42,14 +70,14 @@ void product_f32_8x32(__local float *c, const int c_pitch, __local const float *
                 s[r][0] = vload16(0, c + (i + r) * c_pitch + j);
                 s[r][1] = vload16(1, c + (i + r) * c_pitch + j);
             }
-            for (int k = 0; k < depth; ++k) {
-                const float16 b0 = vload16(0, b + k * b_pitch + j);
-                const float16 b1 = vload16(1, b + k * b_pitch + j);
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 b0 = pair[k][0];
+                const uint16 b1 = pair[k][1];
                 __attribute__((opencl_unroll_hint(8)))
                 for (int r = 0; r < 8; ++r) {
-                    const float16 x = a[(i + r) * a_pitch + k];
-                    s[r][0] = fma(x, b0, s[r][0]);
-                    s[r][1] = fma(x, b1, s[r][1]);
+                    const uint16 x = ((__local const uint *)(a + (i + r) * a_pitch))[k];
+                    s[r][0] = add_pairs(s[r][0], x, b0);
+                    s[r][1] = add_pairs(s[r][1], x, b1);
                 }
             }
             __attribute__((opencl_unroll_hint(8)))
@@ -61,10 +89,10 @@ void product_f32_8x32(__local float *c, const int c_pitch, __local const float *
         for (; i < rows; ++i) {
             float16 s0 = vload16(0, c + i * c_pitch + j);
             float16 s1 = vload16(1, c + i * c_pitch + j);
-            for (int k = 0; k < depth; ++k) {
-                const float16 x = a[i * a_pitch + k];
-                s0 = fma(x, vload16(0, b + k * b_pitch + j), s0);
-                s1 = fma(x, vload16(1, b + k * b_pitch + j), s1);
+            for (int k = 0; k < pairs; ++k) {
+                const uint16 x = ((__local const uint *)(a + i * a_pitch))[k];
+                s0 = add_pairs(s0, x, pair[k][0]);
+                s1 = add_pairs(s1, x, pair[k][1]);
             }
             vstore16(s0, 0, c + i * c_pitch + j);
             vstore16(s1, 1, c + i * c_pitch + j);
@@ -120,8 +148,8 @@ void matmul_bias(__global const ushort *restrict a,
     __global ushort *restrict c)
 {
     __local float acc[4096] __attribute__((aligned(64)));  // [m, n] carried by a loop
-    __local float a_pack[2048] __attribute__((aligned(64)));  // [m, k] operand of a product, packed and widened
-    __local float w_pack[2048] __attribute__((aligned(64)));  // [k, n] operand of a product, packed and widened
+    __local ushort a_pack[2048] __attribute__((aligned(64)));  // [m, k] operand of a product, packed
+    __local ushort w_pack[2048] __attribute__((aligned(64)));  // [k, n] operand of a product, packed
 
     const int n0 = (int)get_group_id(0) * 64;
     const int n1 = min(n0 + 64, 72);
@@ -137,16 +165,16 @@ void matmul_bias(__global const ushort *restrict a,
         for (int m = m0; m < m1; ++m) {
             for (int k = k0; k < k1; k += 16) {
                 const float16 av = load_bf16x16_part(a + m * 50 + k, k1 - k);
-                vstore16(av, 0, a_pack + (m - m0) * 32 + k - k0);
+                vstore16(convert_ushort16(as_uint16(av) >> 16), 0, a_pack + (m - m0) * 32 + k - k0);
             }
         }
         for (int k = k0; k < k1; ++k) {
             for (int n = n0; n < n1; n += 16) {
                 const float16 wv = load_bf16x16_part(w + k * 72 + n, n1 - n);
-                vstore16(wv, 0, w_pack + (k - k0) * 64 + n - n0);
+                vstore16(convert_ushort16(as_uint16(wv) >> 16), 0, w_pack + (k - k0) * 64 + n - n0);
             }
         }
-        product_f32_8x32(acc, 64, a_pack, 32, w_pack, 64, m1 - m0, n1 - n0, k1 - k0);
+        product_bf16_8x32(acc, 64, a_pack, 32, w_pack, 64, m1 - m0, n1 - n0, k1 - k0);
     }
     for (int m = m0; m < m1; ++m) {
         for (int n = n0; n < n1; n += 16) {

@@ -14,7 +14,7 @@ static void matmul_bias_block(int64_t block,
     const int64_t m0 = block / 2 * 64;  // first of 64 coordinates along m
     const int32_t m_left = pk::left(100, m0);  // the last tile along m may reach past the end
     const int32_t n_left = pk::left(72, n0);  // the last tile along n may reach past the end
-    auto acc = pk::fill<float, Acc>(0.0f);
+    auto acc = pk::sums<float, Acc>();
     // 32 coordinates along k at a time
     for (int64_t k0 = 0; k0 < 50; k0 += 32) {
         const int32_t k_left = pk::left(50, k0);  // the last tile along k may reach past the end

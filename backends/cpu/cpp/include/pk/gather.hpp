@@ -44,40 +44,66 @@ PK_INLINE Along<I> along(const I& index, int64_t size, int64_t stride) {
     return {index, size, stride};
 }
 
+// Rows of memory that are read where they lie; those that are not whole there are copies.
+template <class T, class L>
+struct Lines {
+    using element = T;
+    using layout = L;
+    const T* line[L::rows];
+    alignas(64) T value[L::size];
+
+    template <class P, class... I>
+    PK_INLINE Lines(const T* origin, int64_t row_stride, int64_t col_stride, int rows, int cols, P pad, Along<I>... picks) {
+        for (int r = 0; r < L::rows; ++r) {
+            const bool exists = r < rows && (picks.exists(r, 0) && ...);
+            const T* from = exists ? origin + r * row_stride + (0 + ... + picks.offset(r, 0)) : origin;
+            T* to = value + r * L::cols;
+            const bool whole = exists && col_stride == 1 && cols == L::cols;
+            line[r] = whole ? from : to;
+            if (whole) continue;
+            const int n = exists ? cols : 0;
+            for (int c = 0; c < n; ++c) to[c] = from[c * col_stride];
+            for (int c = n; c < L::cols; ++c) to[c] = T(pad);
+        }
+    }
+    Lines(const Lines&) = delete;  // its lines are its own
+
+    PK_INLINE T at(int r, int c) const { return line[L::rows == 1 ? 0 : r][L::cols == 1 ? 0 : c]; }
+};
+template <class T, class L>
+PK_INLINE Reference<Lines<T, L>> kept(const Lines<T, L>& x) {
+    return {&x};
+}
+
 // gather<L>(origin, row_stride, col_stride, rows_left, cols_left, pad, along(index, size, stride)...): as load, of elements
 // that lie further on by what the indices pick; `pad` also where one picks nothing, which is not read.
 template <class L, class T, class P, class... I>
-PK_INLINE Tile<T, L> gather(const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left, int32_t cols_left,
-                            P pad, Along<I>... picks) {
-    Tile<T, L> out;
+PK_INLINE auto gather(const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left, int32_t cols_left, P pad,
+                      Along<I>... picks) {
     const int rows = clamp_count(rows_left, L::rows), cols = clamp_count(cols_left, L::cols);
-    for (int r = 0; r < rows; ++r) {
-        T* to = out.value + r * L::cols;
-        const T* line = origin + r * row_stride;
-        if constexpr ((picks_rows<L, I>(0) && ...)) {
-            const T* from = line + (0 + ... + picks.offset(r, 0));
-            const int n = (picks.exists(r, 0) && ...) ? cols : 0;
-            if (col_stride == 1) {
-                PK_VECTORISE
-                for (int c = 0; c < n; ++c) to[c] = from[c];
-            } else {
-                for (int c = 0; c < n; ++c) to[c] = from[c * col_stride];
-            }
-            for (int c = n; c < cols; ++c) to[c] = T(pad);
-        } else {
+    if constexpr (L::cols > 1 && (picks_rows<L, I>(0) && ...)) {
+        return Lines<T, L>(origin, row_stride, col_stride, rows, cols, pad, picks...);
+    } else {
+        Tile<T, L> out;
+        for (int r = 0; r < rows; ++r) {
+            T* to = out.value + r * L::cols;
+            const T* line = origin + r * row_stride;
             for (int c = 0; c < cols; ++c)
                 to[c] = (picks.exists(r, c) && ...) ? line[c * col_stride + (0 + ... + picks.offset(r, c))] : T(pad);
+            for (int c = cols; c < L::cols; ++c) to[c] = T(pad);
         }
-        for (int c = cols; c < L::cols; ++c) to[c] = T(pad);
+        for (int i = rows * L::cols; i < L::size; ++i) out.value[i] = T(pad);
+        return out;
     }
-    for (int i = rows * L::cols; i < L::size; ++i) out.value[i] = T(pad);
-    return out;
 }
 // gather<V>(origin, stride, left, pad, along(...)...) for a vector
 template <class L, class T, class P, class... I>
-PK_INLINE Tile<T, L> gather(const T* origin, int64_t stride, int32_t left, P pad, Along<I>... picks) {
+PK_INLINE auto gather(const T* origin, int64_t stride, int32_t left, P pad, Along<I>... picks) {
     static_assert(L::vector, "a tile has two strides");
-    return L::cols == 1 ? gather<L>(origin, stride, 0, left, 1, pad, picks...) : gather<L>(origin, 0, stride, 1, left, pad, picks...);
+    if constexpr (L::cols == 1)
+        return gather<L>(origin, stride, 0, left, 1, pad, picks...);
+    else
+        return gather<L>(origin, 0, stride, 1, left, pad, picks...);
 }
 // gather(origin, pad, along(...)...) for one element
 template <class T, class P, class... I>

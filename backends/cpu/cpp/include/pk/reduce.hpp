@@ -91,6 +91,16 @@ PK_INLINE auto reduce_rows(const X& x) {
     using T = typename X::element;
     using L = typename X::layout;
     Tile<T, ColOf<L>> out;
+    if constexpr (L::rows <= 8) {  // a column in a register
+        PK_VECTORISE
+        for (int c = 0; c < L::cols; ++c) {
+            T found = x.at(0, c);
+#pragma GCC unroll 8
+            for (int r = 1; r < L::rows; ++r) found = Op::of(found, x.at(r, c));
+            out.value[c] = found;
+        }
+        return out;
+    }
     PK_VECTORISE
     for (int c = 0; c < L::cols; ++c) out.value[c] = x.at(0, c);
     for (int r = 1; r < L::rows; ++r) {

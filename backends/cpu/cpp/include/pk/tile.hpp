@@ -92,13 +92,13 @@ struct Lazy {
     G get;
     PK_INLINE T at(int r, int c) const { return get(r, c); }
 };
-template <class T, class L>
+template <class X>
 struct Reference {
-    const Tile<T, L>* tile;
-    PK_INLINE T at(int r, int c) const { return tile->at(r, c); }
+    const X* tile;
+    PK_INLINE typename X::element at(int r, int c) const { return tile->at(r, c); }
 };
 template <class T, class L>
-PK_INLINE Reference<T, L> kept(const Tile<T, L>& x) {
+PK_INLINE Reference<Tile<T, L>> kept(const Tile<T, L>& x) {
     return {&x};
 }
 template <class X>
@@ -237,7 +237,7 @@ PK_INLINE void each_inside(F f, T* origin, int64_t row_stride, int64_t col_strid
 
 // store(tile, origin, row_stride, col_stride[, rows_left, cols_left]), store(vector, origin, stride[, left]),
 // store(scalar, origin)
-template <class X, class T, class... A>
+template <class X, class T, class... A, class = decltype((int64_t(0) + ... + int64_t(A())))>  // strides and counts, no more
 PK_INLINE void store(const X& x, T* origin, A... where) {
     if constexpr (sizeof...(A) == 0) {
         *origin = T(x);
