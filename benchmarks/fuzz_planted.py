@@ -86,9 +86,9 @@ FAULTS = (
             "        if axis.ragged:\n", "        if False:\n", "hip:gfx942,cuda:sm_80"),  # loops of a CPU end where rows do
     Planted("product: no mask at a ragged end", LOWER + "contraction",
             "    if b.axis[k].ragged:\n", "    if False:\n"),
-    Planted("attention: the product is not rescaled", LOWER + "attention",
+    Planted("attention: the product is not rescaled", LOWER + "attention_walk",
             'scaled = b.binary("mul", acc, b.fit(b.cast(scale, dtype), result))', "scaled = acc"),
-    Planted("attention: a causal walk ends one early", LOWER + "attention",
+    Planted("attention: a causal walk ends one early", LOWER + "attention_walk",
             "bound.offset + (axis.tile if base is not None else 1)",
             "bound.offset + (axis.tile - 1 if base is not None else 0)"),
     Planted("tiles: operands of a difference swapped", LOWER + "tiles",

@@ -264,7 +264,7 @@ def _few_rows_of_groups(nest: Nest, device: Device) -> Iterator[Schedule]:
     tiles = {m.name: rows, n.name: fitted(n, 64, 16), k.name: depth}
     blocks = math.prod(steps(a, tiles.get(a.name, 1)) or 1 for a in (*nest.role("batch"), m, n))
     parts = min(groups.extent // 2, -(-BLOCKS_AT_ONCE * device.count("units", 128) // blocks))  # type: ignore[operator]
-    if parts > 1:
+    if parts > 1:  # type: ignore[operator]
         yield replace(schedule(nest, tiles, 8, 2), options=(("split_k", parts),))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import portakern as pk
@@ -39,7 +41,7 @@ def test_ragged_parts_are_right(target: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"SQ": 70, "SK": 90}, {"SQ": 3, "SK": 130}, {"SQ": 70, "SK": 40}])
-def test_rows_that_see_no_key_of_a_part(sizes: dict[str, int]) -> None:
+def test_rows_that_see_no_key_of_a_part(sizes: dict[str, Any]) -> None:
     """A causal walk ends before the last parts begin; a row that sees no key at all is what PyTorch makes of it."""
     row = pk.check("attention", "cpp:cpu", B=1, H=2, G=2, D=16, **sizes, dtype="f32", causal=True,
                    schedule={"split_k": 2, "sk": 16}).rows[0]  # fmt: skip
@@ -56,7 +58,8 @@ def test_open_queries() -> None:
 @pytest.mark.parametrize("target", ["cuda:h100-sxm", "cuda:sm_80", "triton:h100-sxm", "hip:mi300x"])
 def test_what_is_decoded_is_in_parts_where_a_device_would_idle(target: str) -> None:
     def of(**sizes: int) -> int:
-        return parts(pk.build("attention", target=target, dtype="bf16", **{"G": 4, "H": 8, "D": 128, **sizes}))[0]
+        asked: dict[str, Any] = {"G": 4, "H": 8, "D": 128, **sizes}
+        return parts(pk.build("attention", target=target, dtype="bf16", **asked))[0]
 
     assert of(B=1, SQ=1, SK=8192) >= 16, "8 blocks"
     assert of(B=1, SQ=1, SK=128) == 1, "over before a second kernel begins"

@@ -144,7 +144,7 @@ def test_rows_that_only_a_number_picks_have_their_header() -> None:
 
 def test_pixels_of_a_convolution_are_one_axis() -> None:
     """Nothing is padded before: rows outside are lines of zeros."""
-    dims = {"N": 2, "H": 9, "W": 7, "C": 16, "O": 10, "stride": 2}
+    dims: dict[str, Any] = {"N": 2, "H": 9, "W": 7, "C": 16, "O": 10, "stride": 2}
     for dtype in ("f32", "f16"):
         built = pk.build("conv2d", target="cpp:cpu", dtype=dtype, **dims)
         assert "pk::part<" in built.source and "pk::Buffer" not in built.source

@@ -22,8 +22,10 @@ template <class K> struct KeyAt {
 template <int N, int Run, int Threads, class K> struct Network {
   KeyAt<K>* line;
 
-  // The smaller one of the elements i and j to i.
+  // The smaller one of the elements i and j to i. The compiler must not know where the last pair lies: it would let every wave
+  // read it, beside the one that exchanges it.
   PK_FN void exchange(int i, int j) const {
+    i = opaque(i);
     const KeyAt<K> a = line[i], b = line[j];
     if (b.before(a)) line[i] = b, line[j] = a;
   }
