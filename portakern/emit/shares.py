@@ -143,11 +143,14 @@ def keys_in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device) -> 
 
 
 def _key_parts(s: Schedule, nest: Nest, device: Device) -> int:
-    """How many blocks should share the keys of a row; 1 where a size is open."""
-    (n,), features = nest.role("n"), [*nest.role("k"), *nest.role("d")]
+    """How many blocks should share the keys of a row; 1 where a size is open, and where queries are more than one tile: their
+    walks may end early or take turns, and how parts of those do has not been measured."""
+    (m,), (n,), features = nest.role("m"), nest.role("n"), [*nest.role("k"), *nest.role("d")]
     if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
         return 1
-    blocks = prod(ceil(_extent(a) / s.tile(a.name)) for r in ("batch", "m") for a in nest.role(r))
+    if _extent(m) > s.tile(m.name):
+        return 1
+    blocks = prod(map(_extent, nest.role("batch")))
     wanted = device.count("units", 128) * min(TOGETHER, max(1, WARPS // s.warps))
     parts = min(wanted // blocks, _extent(n) // s.tile(n.name) // LEAST_TILES)
     bytes_ = _extent(n) * sum(map(_extent, features)) * DTYPES[nest.io_dtype].bytes

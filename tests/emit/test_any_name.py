@@ -31,11 +31,11 @@ def op({0}: pk.Tensor["{6}", "{8}"], {1}: pk.Tensor["{8}", "{7}"], {2}: pk.Tenso
 """
 
 
-INTERPRETED = ("triton", "pallas")
-"""What takes long; numba, which is tried in the default run, writes names as these do."""
+SLOW = ("triton", "pallas", "cuda", "sycl")
+"""What takes long; numba and HIP or OpenCL, which are tried in the default run, write names as these do."""
 
 
-@pytest.mark.parametrize("language", [pytest.param(x, marks=[pytest.mark.slow] * (x in INTERPRETED)) for x in TARGETS])
+@pytest.mark.parametrize("language", [pytest.param(x, marks=[pytest.mark.slow] * (x in SLOW)) for x in TARGETS])
 def test_an_array_or_dim_may_have_any_name(language: str) -> None:
     programs = {}
     for arrays, (m, n, k) in NAMES:

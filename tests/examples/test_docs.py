@@ -12,7 +12,9 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +83,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda p: p.stem)
+LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda"}, "python": {"tuning", "from-torch"}}
+"""Pages whose blocks take half a minute; what they show has tests of its own."""
+
+
+def tiers(pages: Iterable[Path], what: str) -> list[Any]:
+    return [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG[what])) for p in pages]
+
+
+@pytest.mark.parametrize("page", tiers(WITH_PYTHON, "python"))
 def test_the_python_of_a_page_runs(page: Path, place: Path):
     script = place / f"{page.stem}.py"
     script.write_text(BUDGET.sub("budget_s=4", "\n\n".join(text for _, text in blocks(page, "python"))))
@@ -91,7 +101,7 @@ def test_the_python_of_a_page_runs(page: Path, place: Path):
         check_shown(shown, done.stdout)
 
 
-@pytest.mark.parametrize("page", with_commands(slow=False), ids=lambda p: p.stem)
+@pytest.mark.parametrize("page", tiers(with_commands(slow=False), "commands"))
 def test_the_commands_of_a_page_do_what_they_show(page: Path, place: Path):
     run_commands(page, place, slow=False)
 

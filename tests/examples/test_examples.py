@@ -27,6 +27,7 @@ def test_an_operator_is_correct(name: str):
     assert all(row.correct for row in study), study.table()
 
 
+@pytest.mark.slow
 def test_the_search_reaches_several_vendors():
     done = subprocess.run([sys.executable, str(EXAMPLES / "search_schedules.py"), "row_sum", "numba:cpu", "hip:gfx942"],
                           capture_output=True, text=True, timeout=300)  # fmt: skip

@@ -171,6 +171,7 @@ def down_ends_a_node_and_no_other(fleet):
     assert row.error is not None
 
 
+@pytest.mark.slow
 def test_two_nodes_on_this_machine(tmp_path):
     """One test, since a fleet takes seconds to start and workers of pytest would start one each."""
     with two_nodes(tmp_path) as fleet:

@@ -53,6 +53,7 @@ def test_planted_faults_stand_in_the_source():
     assert not check_places(FAULTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiles: operands of a difference swapped"])
 def test_a_planted_fault_is_found(name: str, tmp_path: Path):
     (fault,) = (f for f in FAULTS if f.name == name)

@@ -19,7 +19,7 @@ def default_schedules(name: str, isas: Sequence[str]) -> None:
     assert [message for message in map(spills.spilling, todo) if message] == []
 
 
-@pytest.mark.parametrize("name", ["row_sum", "matmul_bias_gelu"])
+@pytest.mark.parametrize("name", ["row_sum", pytest.param("matmul_bias_gelu", marks=pytest.mark.slow)])
 def test_default_schedules_of_every_case(name: str) -> None:
     default_schedules(name, ("gfx942", "gfx1201"))
 

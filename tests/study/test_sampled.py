@@ -55,7 +55,13 @@ CASES.append(work_of(odd_one, M=10, N=12))
 CASES += [work_of(windowed, B=2, H=h, W=w) for h, w in ((5, 7), (9, 4), (12, 13))]
 
 
-@pytest.mark.parametrize("work", CASES, ids=[f"{w.row.operator}-{n}" for n, w in enumerate(CASES)])
+SLOW = {"lstm"}
+
+
+@pytest.mark.parametrize("work", [
+    pytest.param(w, id=f"{w.row.operator}-{n}", marks=[pytest.mark.slow] * (w.row.operator in SLOW))
+    for n, w in enumerate(CASES)
+])  # fmt: skip
 def test_a_part_is_that_part_of_the_whole(work: Work):
     rng = random.Random(0)
     inputs = make_inputs(work.program, work.families, 0)
