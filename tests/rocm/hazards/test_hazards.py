@@ -155,6 +155,15 @@ def test_what_comes_too_soon_is_found(name: str) -> None:
         assert found(parse(text(isa, f"{first}\n{enough}{rest}")), "kernel", isa) == []
 
 
+@pytest.mark.parametrize(("second", "found_states"), [("v5, v7, v[0:3]", None), ("v5, v7, v[20:23]", 9)])
+def test_a_product_that_adds_to_another_one_has_waited_for_it(second: str, found_states: int | None) -> None:
+    """Eight passes lie behind it then, however soon it follows; one of its own registers says nothing of them."""
+    products = f"v_mfma_f32_16x16x4_f32 v[0:3], v4, v6, v[0:3]\nv_mfma_f32_16x16x4_f32 v[16:19], {second}\n"
+    body = f"{products}s_nop 7\nv_mov_b32_e32 v0, 0"
+    hazard = found(parse(text("gfx942", body)), "kernel", "gfx942")
+    assert [h.found for h in hazard] == [found_states] * (found_states is not None)
+
+
 def test_loads_that_may_be_repeated_together() -> None:
     """Where registers are kept for it (XNACK), a load that overwrites an address stands alone."""
     loads = "global_load_dword v2, v[4:5], off\n{}global_load_dword v6, v[6:7], off"

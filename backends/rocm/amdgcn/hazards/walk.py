@@ -114,6 +114,7 @@ def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: Mo
         passed = int(now.vector)
     left = {k: d + passed for k, d in recent.items() if d + passed < rules.reach(all_facts[k])}
     if now.matrix:  # a later product of the same registers waits for the earlier one by itself
+        left = {k: max(d, all_facts[k].passes * _waited_for(all_facts[k], now, rules, generation)) for k, d in left.items()}
         left = {k: d for k, d in left.items() if not (all_facts[k].matrix and all_facts[k].writes <= now.writes)}
     if generation == 110:  # another transcendental ends the hazard of those before, and so does writing the register anew
         ends = now.unit == "trans" and now.vector
@@ -122,6 +123,12 @@ def _after(all_facts: Sequence[Facts], n: int, recent: dict[int, int], rules: Mo
     if rules.produces(now):
         left[n] = 0
     return left
+
+
+def _waited_for(before: Facts, now: Facts, rules: ModuleType, generation: int) -> bool:
+    """Whether ``now`` takes what matrix instruction ``before`` makes and may follow sooner than that is made: the hardware
+    holds it back, and so what is behind it."""
+    return before.matrix and bool(before.writes & now.reads) and rules.needed(before, now, generation)[0] < before.passes
 
 
 def _waits_for_vectors(x: Facts) -> bool:
