@@ -143,12 +143,13 @@ def keys_in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device) -> 
 
 
 def _key_parts(s: Schedule, nest: Nest, device: Device) -> int:
-    """How many blocks should share the keys of a row; 1 where a size is open, and where queries are more than one tile: their
-    walks may end early or take turns, and how parts of those do has not been measured."""
+    """How many blocks should share the keys of a row; 1 where a size is open, where results are reduced along their features,
+    and where queries are more than one tile: their walks may end early or take turns, and how parts of those do has not been
+    measured."""
     (m,), (n,), features = nest.role("m"), nest.role("n"), [*nest.role("k"), *nest.role("d")]
     if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
         return 1
-    if _extent(m) > s.tile(m.name):
+    if _extent(m) > s.tile(m.name) or nest.passes > 1:
         return 1
     blocks = prod(map(_extent, nest.role("batch")))
     wanted = device.count("units", 128) * min(TOGETHER, max(1, WARPS // s.warps))

@@ -90,8 +90,9 @@ class Nest:
 
     ``live`` is how many full-size tiles are alive at once (for register budgets); ``dots`` the operand dtype of the
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
-    attention's scores; ``passes`` how often the reduced axes are walked when they do not fit; ``stored`` the widest dtype of
-    the results; ``work`` how many operations are done with an element; ``precision`` how products may be rounded.
+    attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
+    reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
+    element; ``precision`` how products may be rounded.
     """
 
     family: str

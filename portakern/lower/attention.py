@@ -4,7 +4,7 @@ block or in parts by several.
 
 from __future__ import annotations
 
-from portakern.errors import LoweringError
+from portakern.errors import LoweringError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.lower.attention_parts import attention_in_parts
@@ -27,7 +27,8 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
         if not isinstance(run.extent, int):
             raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
     dots, first = (tt.tensor_type(x.lhs).dtype for x in (found.out, scores))
-    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots, scores=first))
+    again = _sums_features(request, found)
+    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots, passes=1 + again, scores=first))
     one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:
@@ -37,7 +38,11 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
     axes = [*grid([*domain.role("batch"), *domain.role("m")], schedule),
             t.Axis(walked.name, "loop", walked.extent, schedule.tile(walked.name)),
             *(t.Axis(r.name, "whole", r.extent, schedule.tile(r.name)) for r in whole)]
-    if (parts := parts_of(schedule)) > 1 and not _sums_features(request, found):
+    if (parts := parts_of(schedule)) > 1:
+        if again:
+            raise ScheduleError(f"split_k={parts}: results are reduced along their features, which no block of the kernel that "
+                                "joins parts of the keys has together",
+                                hint="leave split_k out, or reduce in an operator of its own")
         return attention_in_parts(request, found, scores, domain, axes, schedule, parts)
     frame = Frame(request, domain, axes, schedule, "attention")
     settle(frame, found, walk(frame, found, scores), walked.extent)
@@ -72,7 +77,7 @@ def _innermost(classes: list[AxisClass]) -> AxisClass:
 
 
 def _sums_features(request: Request, found: Attention) -> bool:
-    """Whether results are reduced along their features, which the kernel that joins parts does not have together."""
+    """Whether results are reduced along their features."""
     folds = (op for op in request.program.body.ops if isinstance(op, tt.Fold))
     return any(f is not found.weights.softmax.m and f not in found.sums for f in folds)
 

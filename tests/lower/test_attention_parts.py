@@ -67,8 +67,11 @@ def test_what_is_decoded_is_in_parts_where_a_device_would_idle(target: str) -> N
 
 
 def test_features_that_are_reduced_keep_their_keys_together() -> None:
-    assert [k.family for k in pk.build(normed, target="cpp:cpu", dtype="f32", M=4, N=64, D=16, E=16,
-                                       schedule={"split_k": 2, "n": 16}).program.kernels] == ["attention"]  # fmt: skip
+    sizes: dict[str, Any] = {"M": 4, "N": 8192, "D": 128, "E": 128}
+    assert parts(pk.build(normed, target="cuda:h100-sxm", dtype="bf16", **sizes)) == [1]
+    assert parts(pk.build(with_sums, target="cuda:h100-sxm", dtype="bf16", **sizes))[0] > 1
+    with pytest.raises(ScheduleError, match="split_k=2: results are reduced along their features"):
+        pk.build(normed, target="cpp:cpu", dtype="f32", **sizes, schedule={"split_k": 2, "n": 16}).source  # noqa: B018
 
 
 def test_more_parts_than_tiles_of_keys() -> None:
