@@ -4,6 +4,9 @@
     python benchmarks/nvidia.py --only matmul,gemv --budget 2    some of them, with more samples
     python benchmarks/nvidia.py --targets cpp:cpu --tiny         a dry run of this file without a GPU
     python benchmarks/nvidia.py --table nvidia.json --into README.md     puts the table of an earlier run into the README
+    python benchmarks/nvidia.py --grid matmul,rows --part 1/4 --out g1   every fourth of 160 shapes nobody chose, into g1.jsonl;
+                                                                         the same command again goes on where it ended
+    python benchmarks/nvidia.py --summary g1.jsonl g2.jsonl              what grids came to
 
 Kernels are compiled in parallel first.  Each is checked at the size that is timed (benchmarks/bars/bar_checks.py), then
 timed cold, in random blocks with its peers and with a copy or read of the same bytes.  The peer is the faster one of eager
@@ -35,9 +38,11 @@ import bar_checks as checks  # noqa: E402
 import bar_peers  # noqa: E402
 import bar_verdicts  # noqa: E402
 from bar_cases import Bar, Case, selected  # noqa: E402
+from bar_grids import GRIDS, grid  # noqa: E402
 from bar_plot import Point, Roof, svg  # noqa: E402
 from bar_roofs import Roofs  # noqa: E402
 from bar_run import CaseRun, Place, told  # noqa: E402
+from bar_sweep import Sweep, earlier, summary, sweep  # noqa: E402
 from bar_table import into, section  # noqa: E402
 
 import portakern as pk  # noqa: E402
@@ -149,6 +154,9 @@ def arguments() -> argparse.Namespace:
         metavar="N",
         help="times nothing: launches each kernel N times between cuProfilerStart and Stop",
     )
+    parser.add_argument("--grid", default="", metavar="NAME,..", help=f"shapes nobody chose instead: {', '.join(GRIDS)}")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="of a grid: every N-th case, from the I-th")
+    parser.add_argument("--summary", type=Path, nargs="+", metavar="FILE.jsonl", help="times nothing: what grids came to")
     parser.add_argument("--table", type=Path, help="times nothing: prints a JSON of an earlier run as Markdown")
     parser.add_argument("--into", type=Path, metavar="FILE.md", help="with --table: replaces the table in this file instead")
     parser.add_argument("--out", type=Path, default=Path("nvidia"), help="OUT.json and OUT.svg are written")
@@ -168,21 +176,45 @@ def table(earlier: Path, page: Path | None) -> int:
     return 0
 
 
+def swept(given: argparse.Namespace, cases: Sequence[Case], place: Place, targets: Sequence[str], until: float) -> int:
+    """``--grid``: those cases that its file does not have yet."""
+    out = given.out.with_name(given.out.name + ".jsonl")
+    before = earlier(out)
+    done = {e["case"] for e in before}
+    left = [c for c in cases if c.name not in done]
+    if before:
+        print(f"{out} has {len(before)} cases; {len(left)} are left", flush=True)
+    print(bar_verdicts.HEAD, flush=True)
+    with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
+        entries = sweep(Sweep(place, targets, pool, prebuild).run(left, until), out)
+        pool.shutdown(cancel_futures=True)
+    print(f"\n{summary([*before, *entries])}")
+    return 1 if any(r["error"] for e in entries for r in e["rows"]) else 0
+
+
 def main() -> int:
     begun = time.monotonic()
     given = arguments()
     if given.table:
         return table(given.table, given.into)
+    if given.summary:
+        print(summary([e for file in given.summary for e in earlier(file)]))
+        return 0
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # for the processes that compile and those that compute expected values
     targets = given.targets.split(",")
-    cases = selected([w for w in given.only.split(",") if w])
-    if given.tiny:
+    words = [w for w in given.only.split(",") if w]
+    cases = selected(words)
+    if given.grid:
+        cases = [c for c in grid(given.grid, given.part) if not words or any(w in c.name for w in words)]
+    elif given.tiny:
         cases = [replace(c, name=f"tiny {c.name}", values=c.tiny, flops=None) for c in cases]
     options = Options(budget_s=given.budget, min_samples=40, max_samples=500, width=0.003)
     place = place_of(targets, options, [a for a in given.against.split(",") if a])
     if given.launch:
         launch(cases, targets, place, given.launch)
         return 0
+    if given.grid:
+        return swept(given, cases, place, targets, begun + given.limit)
     facts = place.device.facts
     entries: list[dict[str, Any]] = []
     # The JSON has no machine names and no paths.

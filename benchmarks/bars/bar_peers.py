@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +34,13 @@ def subject_of(work: Any) -> peer_forms.Subject:
 
 def eager(case: Case, subject: peer_forms.Subject) -> dict[str, Callable[[], Function]]:
     """How to make each of PyTorch's own forms, by name: one, or every backend of attention."""
-    if case.eager == "sdpa":
-        return {f"SDPA {name}": lambda b=backend: sdpa(b) for name, backend in SDPA.items()}
-    return {EAGER: lambda: peer_forms.find(EAGER, subject).call}
+    if case.eager != "sdpa":
+        return {EAGER: lambda: peer_forms.find(EAGER, subject).call}
+    causal = bool(case.values.get("causal"))
+    found = {f"SDPA {name}": lambda b=backend: sdpa(b, causal) for name, backend in SDPA.items()}
+    if case.values["G"] > 1 and not causal:
+        found |= {f"SDPA {name}, queries of a group as rows": lambda b=backend: folded(b) for name, backend in SDPA.items()}
+    return found
 
 
 def compile_mode(subject: peer_forms.Subject) -> str:
@@ -46,20 +51,35 @@ def compiled(case: Case, subject: peer_forms.Subject) -> Function:
     """torch.compile of it, from the beginning; compiles at the first call."""
     import torch
 
-    plain = sdpa("") if case.eager == "sdpa" else peer_forms.find(COMPILED, subject).call
+    plain = sdpa("", bool(case.values.get("causal"))) if case.eager == "sdpa" else peer_forms.find(COMPILED, subject).call
     peer_forms.fresh_compiler()
     return torch.compile(plain, mode=compile_mode(subject), dynamic=False)
 
 
-def sdpa(backend: str) -> Function:
-    """PyTorch's causal attention by one backend; by whichever it chooses where none is named."""
-    import contextlib
-
+def sdpa(backend: str, causal: bool = True) -> Function:
+    """PyTorch's attention by one backend; by whichever it chooses where none is named.  Heads of a group share their keys."""
     import torch.nn.functional as F
-    from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def call(q: Any, k: Any, v: Any) -> Any:
-        with sdpa_kernel([getattr(SDPBackend, backend)]) if backend else contextlib.nullcontext():
-            return F.scaled_dot_product_attention(q[:, :, 0], k, v, is_causal=True)[:, :, None]
+        with _only(backend):
+            found = F.scaled_dot_product_attention(q.flatten(1, 2), k, v, is_causal=causal, enable_gqa=q.shape[2] > 1)
+        return found.unflatten(1, q.shape[1:3])
 
     return call
+
+
+def folded(backend: str) -> Function:
+    """The same without a mask, where the queries of a group are further rows of one head: keys are read once for all."""
+    import torch.nn.functional as F
+
+    def call(q: Any, k: Any, v: Any) -> Any:
+        with _only(backend):
+            return F.scaled_dot_product_attention(q.flatten(2, 3), k, v).unflatten(2, q.shape[2:4])
+
+    return call
+
+
+def _only(backend: str) -> Any:
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([getattr(SDPBackend, backend)]) if backend else contextlib.nullcontext()
