@@ -122,7 +122,7 @@ def _told(case: Case, target: str, row: Any) -> bool:
     """Prints what became of one kernel; whether it is right and was timed."""
     head = f"{case.name:<18} {case.values['M']:>5} {target:<14}"
     if row.time is None:
-        print(head, f"not timed: {row.error.message if row.error else row.evidence}", flush=True)
+        print(head, f"not timed: {(row.error or {}).get('message', row.evidence)}", flush=True)
         return False
     us = row.time["median_us"]
     print(head, f"{us:9.1f} {case.flops / us / 1e6:8.1f}", flush=True)

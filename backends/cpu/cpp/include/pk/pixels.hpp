@@ -46,7 +46,7 @@ PK_INLINE Columns<P> columns(const P& part) {
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t, class First, class... I>
 PK_INLINE void stage(Panel<T, R, C, t>& panel, const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left,
                      int32_t cols_left, Along<First> pick, Along<I>... more) {
-    const auto tile = gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
+    const auto tile = gather_copy<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
     const int rows = clamp_count(rows_left, R), cols = clamp_count(cols_left, C);
     panel.pack(tile.value, t ? 1 : C, t ? C : 1, t ? cols : rows, t ? rows : cols, false);
 }
@@ -63,7 +63,7 @@ PK_INLINE void stage(PanelA<T, R, C, false>& panel, const T* origin, int64_t row
     if constexpr (picks_rows<Dense<2, 2>, First>(0) && (picks_rows<Dense<2, 2>, I>(0) && ...)) {
         take(pick, more...);
     } else {
-        const auto tile = gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
+        const auto tile = gather_copy<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
         panel.pack(tile.value, C, 1, rows, cols, false);
     }
 }
