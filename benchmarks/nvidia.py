@@ -39,15 +39,13 @@ import bar_peers  # noqa: E402
 import bar_verdicts  # noqa: E402
 from bar_cases import Bar, Case, selected  # noqa: E402
 from bar_grids import GRIDS, grid  # noqa: E402
+from bar_place import place_of  # noqa: E402
 from bar_plot import Point, Roof, svg  # noqa: E402
-from bar_roofs import Roofs  # noqa: E402
 from bar_run import CaseRun, Place, told  # noqa: E402
 from bar_sweep import Sweep, earlier, summary, sweep  # noqa: E402
 from bar_table import into, section  # noqa: E402
 
 import portakern as pk  # noqa: E402
-from portakern.launch import device_of  # noqa: E402
-from portakern.native import open_device  # noqa: E402
 from portakern.registry import registry  # noqa: E402
 from portakern.study.provenance import environment, now  # noqa: E402
 from portakern.study.timing import plain  # noqa: E402
@@ -97,23 +95,6 @@ def bandwidths_of(place: Place) -> dict[str, float]:
             found[kind] = moved / min(t.median_us for t in m.timings) * 1e6
     place.roofs.free()
     return found
-
-
-def place_of(targets: Sequence[str], options: Options, against: Sequence[str]) -> Place:
-    import torch
-
-    # Runtimes are loaded before the device: some prepare the process first.
-    target = registry().target(targets[0])
-    runtime = registry().language(target.language).runtime
-    assert runtime is not None
-    if not (found := runtime.available(target)):
-        raise SystemExit(f"{target} cannot be run here: {found.detail}")
-    cpu = target.device.kind == "cpu"
-    device = device_of(runtime, target) or open_device("host")
-    torch_device = "cpu" if cpu else f"cuda:{device.ordinal}"
-    if not cpu:
-        torch.zeros(1, device=torch_device)
-    return Place(device, torch_device, options, Roofs(device), against)
 
 
 def launch(cases: Sequence[Case], targets: Sequence[str], place: Place, times: int) -> None:
