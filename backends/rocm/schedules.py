@@ -27,7 +27,7 @@ _MAX_THREADS = 1024
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """Every schedule of ``nest`` that fits ``device``; the first is the default."""
     found = list(_FAMILIES[nest.family](nest, device))
-    if nest.family == "rows":
+    if nest.family in ("rows", "scan"):
         found = list(in_parts(found, nest, device))
     if nest.family == "attention":
         found = list(keys_in_parts(found, nest, device))

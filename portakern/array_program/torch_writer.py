@@ -203,7 +203,10 @@ class TorchWriter(Writer):
     def Contract(self, op: t.Contract) -> str:
         a, b = self(op.lhs), self(op.rhs)
         have = tensor_type(op.lhs).dtype
-        if not DTYPES[have].is_float and have != op.dtype:
+        narrow = DTYPES[have].is_int and DTYPES[have].bits <= 16 and DTYPES[op.dtype].is_int
+        if narrow:  # exact; torch multiplies integers on the CPU only, one by one
+            a, b = f"{a}.double()", f"{b}.double()"
+        elif not DTYPES[have].is_float and have != op.dtype:
             a, b, have = f"{a}.to({self.dtype(op.dtype)})", f"{b}.to({self.dtype(op.dtype)})", op.dtype
         if DTYPES[have].bits == 8 and DTYPES[have].is_float:
             raise PortakernError("no-peer", "torch multiplies 8-bit floats only through functions for one vendor",
@@ -219,6 +222,9 @@ class TorchWriter(Writer):
         else:
             left, right, result = letters(op)
             made = f"torch.einsum('{left},{right}->{result}', {a}, {b})"
+        if narrow:
+            self.notes.append(f"products of {have} in f64, which holds their sums")
+            return f"({made}).to(torch.int64).to({self.dtype(op.dtype)})"
         if have == op.dtype:
             return made
         self.notes.append(f"products of {have} are rounded to {have} before they are {op.dtype}, as torch's users write it")

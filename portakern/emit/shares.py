@@ -20,32 +20,46 @@ BUSY = 2.25
 KERNEL_NS = 2500.0
 """What one more kernel takes before and after its work, behind another one."""
 
+SCANNED = 4.5
+"""How much longer all units are at a scan in parts than at reading a line: it is read twice and written once.  64 lines of a
+million f32, by a block each, took 272 us on an H100, which is no longer than memory needs for three times their bytes."""
+
 LEAST_TILES = 4
 """Tiles of a row that a part has at least."""
 
 
 def in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device) -> Iterator[Schedule]:
-    """Each of ``schedules`` of a ``rows`` nest, where it pays after one by which several blocks share a row."""
+    """Each of ``schedules`` of a ``rows`` or ``scan`` nest, where it pays after one by which several blocks share a row."""
     for schedule in schedules:
-        parts = 1 if nest.of_windows else row_parts(nest, device, dict(schedule.tiles))
+        parts = row_parts(nest, device, dict(schedule.tiles)) if _can_share(nest) else 1
         if parts > 1:
             yield replace(schedule, options=tuple(sorted({**dict(schedule.options), "split_k": parts}.items())))
         yield schedule
 
 
+def _can_share(nest: Nest) -> bool:
+    """No windows, whose taps are few; lines of a scan that lie in memory, where no scan takes what another gives."""
+    if nest.family == "scan":
+        return nest.passes == 1 and (nest.role("scanned")[0].contiguous or not nest.role("parallel"))
+    return not nest.of_windows
+
+
 def row_parts(nest: Nest, device: Device, tiles: Mapping[str, int]) -> int:
-    """How many blocks should share the reduced axes of a ``rows`` nest that is tiled as ``tiles`` says (1: one block walks
-    them).  Each level of reductions becomes two kernels then, so the time that idle units would save must be twice what these
-    cost.  Rows whose number or length is open are walked by one block."""
+    """How many blocks should share the reduced axes of a ``rows`` nest, or the line of a ``scan``, that is tiled as ``tiles``
+    says (1: one block walks them).  Each level of reductions becomes two kernels then, and a scan three of which two read the
+    line, so the time that idle units would save must be twice what these cost.  Rows whose number or length is open are walked
+    by one block."""
+    scan = nest.family == "scan"
+    walked = nest.role("scanned" if scan else "reduced")
     blocks = prod(_steps(a, tiles) for a in nest.role("parallel"))
-    steps = prod(_steps(a, tiles) for a in nest.role("reduced"))
+    steps = prod(_steps(a, tiles) for a in walked)
     wanted = BUSY * device.count("units", 128)
     if not 0 < blocks < wanted or steps <= 0:
         return 1
-    elements = prod(a.extent for a in nest.role("reduced") if isinstance(a.extent, int))
+    elements = prod(a.extent for a in walked if isinstance(a.extent, int))
     wide = prod(tiles.get(a.name, 1) for a in nest.role("parallel"))
     alone_ns = nest.passes * elements * wide * DTYPES[nest.io_dtype].bytes / ALONE
-    saved_ns, kernels = alone_ns * (1 - blocks / wanted), 2 * (nest.passes - 1)
+    saved_ns, kernels = alone_ns * (1 - (SCANNED if scan else 1) * blocks / wanted), 2 if scan else 2 * (nest.passes - 1)
     return max(1, min(ceil(wanted / blocks), steps // LEAST_TILES)) if saved_ns > 2 * kernels * KERNEL_NS else 1
 
 

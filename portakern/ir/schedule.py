@@ -42,12 +42,12 @@ from portakern.ir.size import Size
 Value = str | int | bool
 
 LOWERED_OPTIONS = {
-    "split_k": "products, rows, attention: parts of the axis that is contracted, reduced or walked, for blocks of their own, "
-               "which a second kernel joins",
+    "split_k": "products, rows, scans, attention: parts of the axis that is contracted, reduced or walked, for blocks of "
+               "their own, which a second kernel joins",
     "slide": "rows over windows that overlap: neighbouring results that one walk makes, reading what they share once",
 }
 """Options that lowering itself understands, so that every language has them."""
-LOWERED_FAMILIES = {"split_k": ("contraction", "rows", "attention"), "slide": ("rows",)}
+LOWERED_FAMILIES = {"split_k": ("contraction", "rows", "scan", "attention"), "slide": ("rows",)}
 
 
 ONE, SOME, ANY = (1, 1), (1, None), (0, None)
@@ -92,7 +92,7 @@ class Nest:
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
-    element; ``precision`` how products may be rounded.
+    element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows.
     """
 
     family: str
@@ -106,6 +106,7 @@ class Nest:
     stored: str = ""
     work: int = 0
     precision: str = "ieee"
+    turned: bool = False
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

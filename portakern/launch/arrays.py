@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from portakern.dtypes import numpy_dtype
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.errors import UsageError
 from portakern.ir.program import Array
 from portakern.ir.tile import BufferType
 
-_LONG = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16",
-    "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
-}  # fmt: skip
+_LONG = {d.name: d.long_name for d in DTYPES.values() if d.bits >= 8}
 _SHORT = {long: short for short, long in _LONG.items()}
 
 

@@ -7,6 +7,7 @@ of tile 1; of the contracted axes the last is walked in tiles and further ones o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
@@ -14,7 +15,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, merge, windows_of
+from portakern.lower.domain import Domain, Run, innermost, merge, windows_of
 from portakern.lower.kernel import Frame, Lowered, Request, along, covered, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
@@ -26,7 +27,8 @@ def lower_contraction(request: Request) -> Lowered:
     summed = next((op for op in request.program.body.ops if isinstance(op, tt.Fold)), None)
     domain = _domain(request, contract, summed)
     operands, live = operand_dtype(contract), 3 if summed is None else 4
-    schedule = request.choose(request.nest("contraction", domain, live, dots=operands, precision=contract.precision))
+    nest = request.nest("contraction", domain, live, dots=operands, precision=contract.precision)
+    schedule = request.choose(replace(nest, turned=_lines_of_rows(request, domain)))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     cut = _cut(request, domain, schedule) if parts > 1 else None
@@ -92,6 +94,13 @@ def turned(request: Request, op: tt.Contract) -> bool:
     _, left, right, _ = free_classes(request, op)
     inner = [next((c for c in reversed(request.classes.of(r)) if c.extent != 1), None) for r in request.program.results]
     return any(c in left for c in inner) and not any(c in right for c in inner)
+
+
+def _lines_of_rows(request: Request, domain: Domain) -> bool:
+    """Whether an array that has rows and what is summed, but no columns, is contiguous along the rows."""
+    rows, columns, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in "mnk")
+    left = [dims for dims in request.accesses() if rows.intersection(dims) and summed.intersection(dims)]
+    return not rows.isdisjoint(innermost(dims for dims in left if columns.isdisjoint(dims)))
 
 
 def _main(runs: Sequence[Run]) -> Run:

@@ -318,7 +318,7 @@ FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "elementwise": lambda request: Lowered((lower_elementwise(request),)),
     "rows": lower_rows_or_parts,
     "segments": lambda request: Lowered((lower_segments(request),)),
-    "scan": lambda request: Lowered((lower_scan(request),)),
+    "scan": lower_scan,
     "associative": lambda request: Lowered((lower_associative(request),)),
     "sort": lambda request: Lowered((lower_sort(request),)),
     "contraction": lower_contraction,

@@ -8,24 +8,44 @@ neighbouring lines go down side by side.  A line that is walked from its end is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
+from portakern.ir.schedule import Schedule
 from portakern.lower.domain import Domain, Run, innermost, merge, real
-from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
+from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, covered, grid
+from portakern.lower.parts import parts_of
 from portakern.lower.rows import COMBINE, operand_coords
+from portakern.lower.scan_parts import ScanInParts, depends
 from portakern.lower.simplify import identity
 from portakern.lower.tiles import wide
 
 
-def lower_scan(request: Request) -> t.Kernel:
+def lower_scan(request: Request, in_parts: bool = True) -> Lowered:
+    """One kernel, or three where the schedule asks for parts of lines."""
     scans = [op for op in request.program.body.ops if isinstance(op, tt.Cumulate)]
     domain = scan_domain(request, scans[0])
     (line,), parallel = domain.role("scanned"), domain.role("parallel")
     live = sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
-    schedule = request.choose(request.nest("scan", domain, max(2, live)))
+    schedule = request.choose(request.nest("scan", domain, max(2, live), passes=2 if depends(scans) else 1))
     at_most(schedule, parallel, 1, "parallel axes")
+    if in_parts and (parts := parts_of(schedule)) > 1:
+        if scans[0].reverse:
+            from_the_end(domain, line)
+
+        def store(frame: Frame, carried: tuple[Op, ...]) -> Sequence[Op]:
+            return _step(frame, line, scans, carried, False)
+
+        totals = partial(lower_scan, in_parts=False)
+        return ScanInParts(request, domain, schedule, scans, parts, totals).lowered(store)
+    return Lowered((_whole(request, domain, schedule, scans),))
+
+
+def _whole(request: Request, domain: Domain, schedule: Schedule, scans: Sequence[tt.Cumulate]) -> t.Kernel:
+    """Blocks that each have whole lines."""
+    (line,), parallel = domain.role("scanned"), domain.role("parallel")
     frame = Frame(request, domain, [*grid(parallel, schedule), along(line, schedule)], schedule, "scan")
     if covered(line, schedule):
         _step(frame, line, scans, _start(frame, line, scans), scans[0].reverse)

@@ -91,7 +91,7 @@ class Inside(Session):
         return isinstance(self.place, HostPlace)
 
     def wanted(self) -> int:
-        self.sets = InputSets(self.place)
+        self.sets = InputSets(self.place, scalars=self.program.scalars)
         self.sets.per_set = sum(map(bytes_of, (*self.program.args, *self.program.results)))
         facts = self.device.facts
         return how_many(self.sets.per_set, facts.cache_bytes, facts.memory_bytes, self.options.cache == "warm")
@@ -109,7 +109,7 @@ class Inside(Session):
         for buffers in self.buffers:
             host = {a.name: buffers[a.name].array for a in self.program.args}
             self.sets.host.append(host)
-            self.sets.arrays.append([self._array(x) if x.ndim else x.item() for x in host.values()])
+            self.sets.arrays.append([x.item() if n in self.program.scalars else self._array(x) for n, x in host.items()])
         self.prepared = [self._prepared(arrays, b) for arrays, b in zip(self.sets.arrays, self.buffers, strict=True)]
         self.before = [self._outputs(p) for p in self.prepared]
 

@@ -12,7 +12,7 @@ from portakern.check.agreement import agreement
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
 from portakern.timing import peers as peer_forms
-from portakern.timing.inputs import ArrayPlace, InputSets, as_library
+from portakern.timing.inputs import ArrayPlace, InputSets
 from portakern.timing.measure import Contender
 from portakern.timing.peers import Peer, Subject
 
@@ -61,7 +61,7 @@ class PeerCalls:
         peer = peer_forms.find(name, self.subject)
         if peer.library == "jax" and self.place.library == "torch":
             raise PortakernError("no-peer", f"{name} is timed on TPUs and on CPUs, whose arrays jax takes")
-        arrays = [as_library(x, self.place, peer.library) for x in self.sets.host[0].values()]
+        arrays = self.sets.of_library(0, peer.library)
         if name == "torch.compile":
             peer = peer_forms.compiled(peer, self.subject, arrays)
         theirs = peer_forms.host_outputs(peer.call(*arrays))
@@ -85,7 +85,7 @@ class PeerCalls:
         """The sets as the peer takes them: those that lie there where they will do, so that both read the same memory."""
         if peer.library == self.place.library:
             return self.sets.arrays
-        return [[as_library(x, self.place, peer.library) for x in host.values()] for host in self.sets.host]
+        return [self.sets.of_library(i, peer.library) for i in range(len(self.sets))]
 
 
 def differing(program: TensorProgram, dtypes: tuple[str, ...], wanted: Sequence[Any], theirs: Sequence[Any]) -> str:

@@ -31,7 +31,7 @@ class Contents:
             return self.first
         if not self.large:
             made = make_inputs(self.program, self.families, self.secret.number(number))
-            return {n: x if x.ndim else self.first[n] for n, x in made.items()}
+            return {n: self.first[n] if n in self.program.scalars else x for n, x in made.items()}
         rng = self.secret.random(number)
         return {n: _rolled(x, int(rng.integers(max(x.size, 1)))) if n in self.moving else x for n, x in self.first.items()}
 

@@ -186,9 +186,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def as_library(host: np.ndarray, place: ArrayPlace, library: str) -> Any:
-    """An input for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
-    if not host.ndim:
-        return host.item()
+    """An array for a peer of ``library``: beside our own where the peer can work there, else in host memory."""
     if library == place.library:
         return place.put(host)
     if library == "jax":
@@ -203,22 +201,29 @@ def as_library(host: np.ndarray, place: ArrayPlace, library: str) -> Any:
 
 @dataclass
 class InputSets:
-    """``host[i]`` are the inputs of set ``i`` by name, ``arrays[i]`` the same in order where the kernel wants them."""
+    """``host[i]`` are the inputs of set ``i`` by name, ``arrays[i]`` the same in order where the kernel wants them; those of
+    ``scalars`` are numbers there."""
 
     place: ArrayPlace
     host: list[dict[str, np.ndarray]] = field(default_factory=list)
     arrays: list[list[Any]] = field(default_factory=list)
     per_set: int = 0
+    scalars: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.host)
+
+    def of_library(self, number: int, library: str) -> list[Any]:
+        """Set ``number`` as a peer of ``library`` takes it."""
+        given = self.host[number].items()
+        return [x.item() if n in self.scalars else as_library(x, self.place, library) for n, x in given]
 
     def changed(self, shift: int = 0) -> str:
         """The name of an input whose bytes are no longer those of its set, or of the set ``shift`` further on; or ''."""
         for number, arrays in enumerate(self.arrays):
             host = self.host[(number + shift) % len(self.host)]
             for (name, x), array in zip(host.items(), arrays, strict=True):
-                if x.ndim and not same_bytes(self.place.get(array), x):
+                if name not in self.scalars and not same_bytes(self.place.get(array), x):
                     return name
         return ""
 
@@ -246,7 +251,7 @@ def input_sets(
     For cold caches, as many sets as together exceed twice the cache with their outputs, within a quarter of the memory and
     the bounds above; two for warm ones, since more would cool them.
     """
-    sets = InputSets(place)
+    sets = InputSets(place, scalars=program.scalars)
     first = make_inputs(program, families, seed)
     size = sum(x.nbytes for x in first.values())
     sets.per_set = size + sum(bytes_of(r) for r in program.results)
@@ -258,7 +263,7 @@ def input_sets(
         else:
             host = {n: moved_on(x, number) for n, x in first.items()}
         sets.host.append(host)
-        sets.arrays.append([place.put(x) if x.ndim else x.item() for x in host.values()])
+        sets.arrays.append([x.item() if n in program.scalars else place.put(x) for n, x in host.items()])
     return sets
 
 

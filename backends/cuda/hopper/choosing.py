@@ -8,6 +8,7 @@ from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
+from portakern.emit.product_time import CUDA, Product, numbers_of_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..plans import MULTIPLIED
@@ -18,8 +19,9 @@ from .planning import UNITS
 
 @dataclass(frozen=True)
 class _Tile:
-    """``rate`` is how much of the matrix unit's rate large products reach with it, relative to the best tile; ``cut`` the same
-    where rows are no whole sectors of the cache, so that the copy engine fetches more (bf16 on an H200)."""
+    """``rate`` is how much of the matrix unit's rate it reaches where operands are there, relative to the first one (H100, see
+    :mod:`portakern.emit.product_time`); ``cut`` the same where rows are no whole sectors of the cache, so that the copy engine
+    fetches more (bf16 on an H200)."""
 
     m: int
     n: int
@@ -31,9 +33,8 @@ class _Tile:
     bytes: int = 2  # of an element
 
     @property
-    def step_bytes(self) -> int:
-        """Of both operands, for one step along k."""
-        return (self.m + self.n) * self.k * self.bytes
+    def shape(self) -> tuple[int, int, int]:
+        return self.m, self.n, self.k
 
     def of(self, bytes_: int) -> _Tile:
         """As many bytes of elements of another size."""
@@ -42,27 +43,14 @@ class _Tile:
 
 _TILES = (
     _Tile(128, 256, 64, 8, 4, 1.0, 0.95),
-    _Tile(256, 128, 64, 8, 4, 0.975, 0.81),
-    _Tile(128, 192, 64, 8, 4, 0.93, 0.905),
-    _Tile(128, 128, 64, 8, 6, 0.96, 0.71),
-    _Tile(64, 128, 64, 4, 8, 0.75, 0.6),
-    _Tile(64, 64, 64, 4, 12, 0.7, 0.4),
+    _Tile(256, 128, 64, 8, 4, 0.915, 0.81),
+    _Tile(128, 192, 64, 8, 4, 0.97, 0.905),
+    _Tile(128, 128, 64, 8, 6, 1.055, 0.71),
+    _Tile(64, 128, 64, 4, 8, 0.77, 0.6),
+    _Tile(64, 64, 64, 4, 12, 0.6, 0.4),
 )
 _LEAST_K = 32
 """Shorter sums are over before a pipeline is filled."""
-
-# What products with few tiles take on an H200, fitted to 30 measured ones of 10 to 46 us (most within 15%).
-_US_PER_ELEMENT = 0.66 / (128 * 256 * 64)
-"""Of a multiply-add on one SM at the best tile's rate."""
-_SM_KB_PER_US, _ALL_KB_PER_US = 112, 11000
-"""What arrives from the cache at one SM, and at all of them where few share a line."""
-_MEMORY_KB_PER_US, _MEMORY_KB_PER_BLOCK = 4300, 40
-"""What memory gives, and what one block draws from it."""
-_HIDDEN = 0.85
-"""Of the shorter one of computing and reading, how much is hidden behind the other."""
-_LAUNCH_US, _JOIN_US, _JOIN_KB_PER_US = 5.0, 2.5, 6000
-"""Beginning and end of a product; the second kernel of one in parts, and how fast the parts go to the cache and come back."""
-_MOST_PARTS, _FEWEST_STEPS = 32, 4
 
 
 def multiplied_whole(nest: Nest) -> str:
@@ -84,6 +72,8 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     if nest.groups and (_extent(k) % tiles[0].k or _extent(m) < tiles[-1].m):
         return []  # groups of weights that are no whole steps, of which a pipeline would multiply zeros; or few rows
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
+    if nest.turned and _extent(m) <= FEW_ROWS:
+        return []  # the copy engine, and narrow products, take rows of the left operand as they lie
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
         return narrow_schedules(nest, device.count("units", UNITS))
@@ -94,10 +84,25 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
     fitting = [t for t in tiles if t.m == 64 or _extent(m) > 64]
-    units = device.count("units", UNITS)
-    ranked = sorted(fitting, key=lambda t: _time(t, nest, units))
-    whole = [_schedule(nest, t) for t in ranked]
-    return [*_in_parts(nest, fitting, units), *whole] if 2 * _tiles(ranked[0], nest) <= units else whole
+    product = Product.of(nest, device, bytes_, UNITS)
+    if product is None:
+        return [_schedule(nest, t) for t in sorted(fitting, key=lambda t: _rounds(t, nest, device.count("units", UNITS)))]
+    return _fastest(product, nest, fitting)
+
+
+def _fastest(product: Product, nest: Nest, fitting: Sequence[_Tile]) -> list[Schedule]:
+    """Each tile at its best number of parts, then whole; the fastest first."""
+
+    def best(t: _Tile) -> tuple[float, int]:
+        return min((_microseconds(product, t, parts, nest), parts) for parts in numbers_of_parts(product, t.shape))
+
+    ranked = sorted(((best(t), t) for t in fitting), key=lambda x: x[0])
+    found = [_schedule(nest, t, parts) for (_, parts), t in ranked]
+    return list(dict.fromkeys([*found, *(_schedule(nest, t) for _, t in ranked)]))
+
+
+def _microseconds(product: Product, t: _Tile, parts: int, nest: Nest) -> float:
+    return product.microseconds(CUDA, t.shape, t.rate if _whole_sectors(nest) else t.cut, parts)
 
 
 def _extent(axis: NestAxis) -> int:
@@ -110,40 +115,13 @@ def _tiles(t: _Tile, nest: Nest) -> int:
     return -(-_extent(m) // t.m) * -(-_extent(n) // t.n) * prod(map(_extent, nest.role("batch")))
 
 
-def _time(t: _Tile, nest: Nest, units: int) -> float:
-    """Rounds of tiles on all units times the work of one, in the time the best tile takes for one element."""
-    whole = all(_extent(a) % 16 == 0 or _extent(a) % 8 for a in (*nest.role("n"), *nest.role("k")))  # packed: whole lines
-    return -(-_tiles(t, nest) // units) * t.m * t.n / (t.rate if whole else t.cut)
+def _rounds(t: _Tile, nest: Nest, units: int) -> float:
+    """Of open extents, taken for long ones: rounds of tiles on all units times the work of one."""
+    return -(-_tiles(t, nest) // units) * t.m * t.n / (t.rate if _whole_sectors(nest) else t.cut)
 
 
-# ---- few tiles, long sums -------------------------------------------------------------------------------------------------
-
-
-def _in_parts(nest: Nest, fitting: Sequence[_Tile], units: int) -> list[Schedule]:
-    """The best way of each tile, with the contracted axis in parts or not; empty where extents are open."""
-    if not all(isinstance(a.extent, int) for a in nest.axes):
-        return []
-    best = []
-    for t in fitting:
-        steps = -(-_extent(nest.role("k")[0]) // t.k)
-        most = max(1, min(_MOST_PARTS, units // _tiles(t, nest), steps // _FEWEST_STEPS))
-        found = min((_microseconds(t, parts, nest, units), parts) for parts in range(1, most + 1))
-        best.append((found[0], t, found[1]))
-    return [_schedule(nest, t, parts) for _, t, parts in sorted(best, key=lambda x: x[0])]
-
-
-def _microseconds(t: _Tile, parts: int, nest: Nest, units: int) -> float:
-    m, n, k = (_extent(nest.role(x)[0]) for x in "mnk")
-    batches = prod(map(_extent, nest.role("batch")))
-    blocks, whole = _tiles(t, nest) * parts, -(-k // t.k)
-    steps = -(-whole // parts)
-    at_once = min(blocks, units)
-    step = max(t.m * t.n * t.k * _US_PER_ELEMENT * t.bytes / 2, t.step_bytes / 1e3 / _SM_KB_PER_US,
-               t.step_bytes / 1e3 * at_once / _ALL_KB_PER_US)  # fmt: skip
-    drawn = min(_MEMORY_KB_PER_US, at_once * _MEMORY_KB_PER_BLOCK)
-    work = sorted((batches * (m * k + k * n) * t.bytes / 1e3 / drawn, -(-blocks // units) * steps * step))
-    joining = _JOIN_US + 2 * parts * batches * m * n * 4 / 1e3 / _JOIN_KB_PER_US if parts > 1 else 0.0
-    return _LAUNCH_US + work[1] + (1 - _HIDDEN) * work[0] + joining
+def _whole_sectors(nest: Nest) -> bool:
+    return all(_extent(a) % 16 == 0 or _extent(a) % 8 for a in (*nest.role("n"), *nest.role("k")))  # packed: whole lines
 
 
 def _schedule(nest: Nest, t: _Tile, parts: int = 1) -> Schedule:

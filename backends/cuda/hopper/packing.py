@@ -16,10 +16,10 @@ from portakern.ir.size import Size
 
 from .planning import MISALIGNED, loads_of, obstacle_to_map
 
-LEAST = 1 << 31
-"""Multiply-adds from which a product is packed: below, it is over as fast by threads that copy element by element."""
-
-SHORTEST = 256
+LEAST, SHORTEST = 1 << 26, 64
+"""Multiply-adds, and rows, columns and depth, from which a product is packed: below, it is over as fast by threads that copy
+element by element.  On an H100, in Triton, which packs alike: 1009 x 1013 x 1019 14.9 us packed, 47.7 at best element by
+element in CUDA C++; 127 x 8191 x 2039 46.2 and 71.4; 8191 x 127 x 511 16.2 and 32.3."""
 
 
 def packed(program: Program, target: Target) -> Program:

@@ -20,6 +20,7 @@ from portakern.ir.size import Size
 
 from ..prepare.descriptors import LOADS
 from ..prepare.dots import WIDTH, shortest, takes
+from . import hopper
 
 OPTIONS = {
     "group_m": "contractions: how many rows of blocks a group walks before the next columns (1: plain row-major order)",
@@ -46,11 +47,12 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
                 "attention": _attention, "chain": _chain}  # fmt: skip
     found = list(families[nest.family](nest, device))
-    if nest.family == "rows":
+    if nest.family in ("rows", "scan"):
         found = list(in_parts(found, nest, device))
     if nest.family == "attention":
         found = list(keys_in_parts(found, nest, device))
-    if nest.family == "contraction" and (parts := product_in_parts(found, nest, device)) is not None:
+    by_model = nest.family == "contraction" and takes(device, nest.dots) and hopper.paced(nest, device)
+    if nest.family == "contraction" and not by_model and (parts := product_in_parts(found, nest, device)) is not None:
         found.insert(0, parts)
     kept = [s for s in found if _fits(nest, device, s)]
     return tuple(dict.fromkeys(kept or (() if nest.family in ("attention", "chain") else found[-1:])))
@@ -226,6 +228,9 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
             tiles = {m.name: pow2(m.extent, b.m, WIDTH), n.name: pow2(n.extent, b.n, WIDTH), k.name: pow2(k.extent, b.k, depth)}
             yield _schedule(nest, tiles, b.stages, b.warps)
         return
+    if hopper.paced(nest, device):
+        yield from _paced(nest, device)
+        return
     blocks = _blocks(device, dtype(nest.dots).bits <= 16)
     options = _described(nest, device)
     pack = _worth_packing(nest, device) if options else ""
@@ -258,6 +263,22 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         # A first wave that leaves units idle costs more than a smaller block; at ragged ends tall blocks did better than wide.
         made.append((count < _FULL * (units or 100), b.m < b.n and 0 < units < count and not walked, schedule))
     yield from (s for *_, s in sorted(made, key=lambda x: x[:2]))
+
+
+def _paced(nest: Nest, device: Device) -> Iterator[Schedule]:
+    (m,), (n,) = nest.role("m"), nest.role("n")
+    options, blocks = _described(nest, device), hopper.BLOCKS
+    if pack := _worth_packing(nest, device):
+        options |= {"pack": pack}
+        if m.extent * n.extent < 64 * 128 * device.count("units", 132):  # type: ignore[operator]
+            blocks = (hopper.Block(64, 128, 64, 4, 4, 0.8),)  # smaller ones would read the copies too often
+    elif not _multiples(nest, 16, n, nest.role("k")[0]):
+        blocks = hopper.ELEMENTWISE
+    elif not _multiples(nest, LINE_BYTES, n):
+        options |= {"descriptors": LOADS}  # rows off lines: threads write them sooner (1000^3 on an H200: 1%)
+    if m.extent <= hopper.FEW_ROWS:  # type: ignore[operator]
+        yield from hopper.few_rows(nest, device, options)
+    yield from hopper.fastest(nest, device, blocks, options)
 
 
 def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:

@@ -1,0 +1,63 @@
+# pyright: reportUndefinedVariable=false
+"""Scans whose lines are shared by blocks (``split_k``): what the kernels are, and that they are right."""
+
+from __future__ import annotations
+
+import pytest
+
+import portakern as pk
+from portakern.errors import ScheduleError
+
+
+@pk.operator(dtypes=("f32", "bf16", "i32"), cases={"typical": {"M": 3, "N": 2000}})
+def scanned(x: pk.Tensor["M", "N"], y: pk.Tensor["M", "N"]):
+    """Two scans of one line, with work before and after them."""
+    a, b = pk.cumsum(x * y, axis=-1), pk.cummax(y, axis=-1)
+    return a + b, b
+
+
+@pk.operator(cases={"typical": {"M": 3, "N": 2000}})
+def of_a_scan(x: pk.Tensor["M", "N"]):
+    return pk.cumsum(pk.cumsum(x, axis=-1), axis=-1)
+
+
+@pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu", "opencl:cpu", "hip:gfx942"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1030), (3, 2000), (2, 513)])
+def test_two_scans_in_parts(target: str, m: int, n: int) -> None:
+    for dtype in ("f32", "i32"):
+        study = pk.check(scanned, target, dtype, schedule={"n": 256, "split_k": 3}, shape={"M": m, "N": n})
+        (row,) = study.rows
+        assert row.evidence == ("simulated" if target.startswith("hip") else "executed"), row.error
+
+
+@pytest.mark.parametrize("params", [{"reverse": True}, {"exclusive": True}, {"reverse": True, "exclusive": True}])
+@pytest.mark.parametrize("target", ["cpp:cpu", "hip:gfx942"])
+def test_reversed_and_exclusive_in_parts(target: str, params: dict[str, bool]) -> None:
+    study = pk.check("cumsum", target, "f32", schedule={"n": 256, "split_k": 4}, shape={"M": 2, "N": 1100}, param=params)
+    assert not study.rows[0].error
+
+
+def test_three_kernels_and_what_lies_between_them() -> None:
+    built = pk.build("cumsum", "cuda:sm_90a", "f32", schedule={"n": 512, "split_k": 5}, M=3, N=20000)
+    text = built.source
+    assert text.index("cumsum_parts(") < text.index("cumsum_before(") < text.index("cumsum(\n")
+    assert "scan_cols<pk::Sum, true>" in text  # the totals before each part
+    assert "float total = cumsum_before_value;" in text
+
+
+def test_few_long_lines_are_shared_by_default_and_many_are_not() -> None:
+    few = pk.build("cumsum", "cuda:h100-sxm", "f32", M=1, N=10_000_000).source
+    many = pk.build("cumsum", "cuda:h100-sxm", "f32", M=4096, N=8192).source
+    assert "cumsum_before" in few
+    assert "cumsum_before" not in many
+
+
+def test_a_scan_of_a_scan_is_not_shared() -> None:
+    """What another scan gives is not known to a block that has a part of a line: by default it has none, asked for it is
+    refused unless the scans are kernels apart."""
+    assert not pk.check(of_a_scan, "cpp:cpu", "f32", shape={"M": 1, "N": 3000}).rows[0].error
+
+
+def test_parts_of_a_line_that_one_tile_covers_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="one tile covers all of n"):
+        _ = pk.build("cumsum", "cpp:cpu", "f32", schedule={"n": 4096, "split_k": 2}, M=2, N=4000).source
