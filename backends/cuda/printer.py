@@ -42,7 +42,7 @@ DIALECT = Dialect(
 
 
 UNROLLED = 32
-"""Steps of a loop, and of those in it, up to which it is unrolled."""
+"""Steps of a loop, and of those in it, up to which it is unrolled; longer thin ones are by ``SLID``."""
 SLID = 8
 """Steps that are unrolled of a loop that carries tiles on, which costs moves in between."""
 
@@ -244,9 +244,18 @@ class CudaPrinter(Printer):
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
         lines = super().on_Loop(s)
         count = _steps(s)
+        if (count is None or count > UNROLLED) and self._thin(s):
+            return [f"#pragma unroll {SLID}", *lines]
         if count is None or count > UNROLLED:
             return lines
         return [f"#pragma unroll{f' {SLID}' if count > SLID and _moves(s) else ''}", *lines]
+
+    def _thin(self, s: p.Loop) -> bool:
+        """A walk one by one, as over parts that are joined, in which a thread has an element or two: some steps unrolled let it
+        wait for their loads together."""
+        flat = s.step == 1 and s.pipeline is None and all(isinstance(x, (*_PLAIN, p.Scalar)) for x in s.body)
+        few = all(x.rows * x.cols <= 2 * self.plan.threads for x in self.plan.layouts)
+        return flat and few and any(isinstance(x, p.LoadTile) for x in s.body)
 
     def on_CopyToShared(self, s: p.CopyToShared) -> list[str]:
         slot, template = self.slot(s.shared, s.slot), str(self.plan.threads)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.chains import like_attention
+from portakern.emit.product_time import Product
 from portakern.emit.shares import LEAST_TILES, in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
@@ -84,6 +85,8 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
     """16 bytes of the widest array per thread and access, over the last axis and, where that is short, the one before."""
     axes = nest.role("parallel")
     vector = max(2, min(8, 16 // DTYPES[nest.io_dtype].bytes))
+    if few := _spread(nest, device, 256 * vector):
+        yield few
     for warps, vectors in ((8, 1), (4, 1), (8, 2), (4, 2), (16, 1), (4, 4)):
         if vector * vectors * max(1, nest.live) * _words(nest.compute_dtype) > TILE_REGISTERS:
             continue
@@ -93,6 +96,21 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
             tiles[axis.name] = fitted(axis, room)
             room //= tiles[axis.name]
         yield schedule(nest, tiles, warps)
+
+
+def _spread(nest: Nest, device: Device, full: int) -> Schedule | None:
+    """Of arrays with less than a tile of ``full`` elements for each unit, as where parts are joined: an element for each
+    thread, so that all units are at work."""
+    axes, units = nest.role("parallel"), device.count("units", 0)
+    if not axes or not all(isinstance(a.extent, int) and a.extent > 0 for a in axes):
+        return None
+    if math.prod(int(a.extent) for a in axes) >= units * full:  # type: ignore[arg-type]
+        return None
+    room, tiles = 128, {}
+    for axis in reversed(axes[-2:]):
+        tiles[axis.name] = fitted(axis, room)
+        room //= tiles[axis.name]
+    return schedule(nest, tiles, 4)
 
 
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -272,14 +290,13 @@ def _few_turned_rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Few rows whose neighbours in memory are rows, which narrow products do not take: sums in parts, two blocks for a unit.
     On an H100 7 x 4096 x 14336 takes 46 us so (428 by the narrow product's shape, cuBLAS 103), 3 x 5000 x 7000 34 (213, 72)."""
     m, n, k = (nest.role(x)[0] for x in "mnk")
-    static = all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes)
-    if not nest.turned or not static or nest.groups or DTYPES[multiplied_whole(nest) or "f32"].bytes != 2:
+    product = Product.of(nest, device, 2)
+    if product is None or not nest.turned or nest.role("reduced") or DTYPES[multiplied_whole(nest) or "f32"].bytes != 2:
         return
-    if m.extent > 16 or k.extent < 512 or not device.has("wgmma"):  # type: ignore[operator]
+    if product.m > 16 or product.k < 512 or not device.has("wgmma"):
         return
     tiles = {m.name: 16, n.name: fitted(n, 128, 16), k.name: 64}
-    blocks = math.prod(steps(a, tiles.get(a.name, 1)) or 1 for a in (*nest.role("batch"), m, n))
-    parts = min(2 * device.count("units", 128) // blocks, k.extent // (64 * LEAST_TILES))  # type: ignore[operator]
+    parts = min(2 * product.units // product.tiles(16, tiles[n.name]), product.k // (64 * LEAST_TILES))
     found = schedule(nest, tiles, 8, 3)
     yield replace(found, options=(("split_k", parts),)) if parts > 1 else found
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 import portakern as pk
@@ -145,3 +148,26 @@ def test_tiles_below_an_instruction_are_refused_before_they_are_compiled(dtype: 
 def test_operands_beyond_the_memory_of_a_block_are_refused_with_the_line(tiles: dict[str, int]) -> None:
     with pytest.raises(ScheduleError, match=r"matmul.py:\d+: matmul takes \d+ bytes of shared memory .* sm_90a has 232448"):
         pk.build("matmul", target="cuda:sm_90a", dtype="bf16", M=512, N=512, K=512, schedule=tiles)
+
+
+@pytest.mark.parametrize(("size", "near"), [
+    ((5120, 5120, 5120), [(128, 192, 1), (128, 256, 1)]), ((300, 14336, 4096), [(128, 192, 1)]),
+    ((512, 1024, 16384), [(128, 128, 4)]), ((4096, 4096, 4096), [(128, 256, 1)]), ((2047, 2049, 2048), [(128, 192, 1)]),
+])  # fmt: skip
+def test_chosen_as_measured(size: tuple[int, int, int], near: list[tuple[int, int, int]]) -> None:
+    """Within 5% of the best of the schedules that were timed on an H100 (benchmarks/choosing.py): (m, n, parts)."""
+    first = space(product(*size, "bf16"), "h100-sxm")[0]
+    assert (first.tile("m"), first.tile("n"), int(first.option("split_k", 1))) in near
+
+
+def test_rows_that_are_neighbours_in_memory_are_summed_in_parts() -> None:
+    """Few rows of a left operand that is stored by columns are no narrow product, and keep all units busy by parts."""
+    nest = product(7, 4096, 14336, "bf16")
+    first, narrow = space(replace(nest, turned=True), "h100-sxm")[0], space(nest, "h100-sxm")[0]
+    assert (first.tile("m"), first.tile("n"), first.option("split_k", 1)) == (16, 128, 8)
+    assert narrow.option("cluster", "")
+
+
+def test_arrays_of_few_elements_are_spread_over_all_units() -> None:
+    nest = Nest("elementwise", (axis("i", "parallel", 64), axis("j", "parallel", 128, True)), "f32", "f32")
+    assert math.prod(size for _, size in space(nest, "h100-sxm")[0].tiles) == 128

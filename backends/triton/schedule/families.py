@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -85,8 +86,11 @@ def _kept(device: Device, what: str) -> dict[str, Value]:
 
 
 def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
-    """Blocks of consecutive elements; a second axis fills the block where the last one is short."""
-    for elements in (4096, 2048, 1024, 8192):
+    """Blocks of consecutive elements; a second axis fills the block where the last one is short.  Of few elements, as where
+    parts are joined, small blocks first, so that all units are at work."""
+    known = [a.extent for a in nest.role("parallel") if isinstance(a.extent, int)]
+    few = len(known) == len(nest.role("parallel")) and 0 < prod(known) < 4096 * device.count("units", 0)
+    for elements in (*((256,) if few else ()), 4096, 2048, 1024, 8192):
         tiles: dict[str, int] = {}
         left = elements
         for axis in list(reversed(nest.role("parallel")))[:2]:
