@@ -79,7 +79,7 @@ def rows_of_a_table(s: FuzzScope) -> Var:
 # ---- put in place -------------------------------------------------------------------------------------------------------
 
 
-@production(4.0)
+@production(6.0)
 def scatter(s: FuzzScope) -> Var:
     """Updates set, added, or the largest or smallest taken, where integers say, of which some are outside or equal."""
     x = s.operand(lambda v: v.rank in (1, 2, 3) and (v.is_number or v.dtype in INTEGERS), lambda: s.input(s.shape((2, 1, 3))))
@@ -91,6 +91,18 @@ def scatter(s: FuzzScope) -> Var:
     mode = pick(s.draw, ("add", "set", "max", "min"))
     held = x.range + updates.range.summed() if mode == "add" else x.range | updates.range
     return s.let(f'pk.scatter({x}, {index}, {updates}, {axis}, "{mode}")', held)
+
+
+@production(4.0)
+def rows_put(s: FuzzScope) -> Var:
+    """Whole rows, or elements of one line, added to those that integers name, or the largest or smallest of them taken."""
+    x, count = s.input(s.shape((1, 2), (30, 70))), s.dim()
+    index = s.input((count,), pick(s.draw, ("i32", "i64")), "index", below=x.shape[0] if chance(s.draw, 70) else 0)
+    updates = s.like((count, *x.shape[1:]), x.dtype, "updates")
+    mode = pick(s.draw, ("add", "max", "min", "set"))
+    spread = f"{index}[{', '.join([':', *['None'] * (len(x.shape) - 1)])}]"
+    held = x.range + updates.range.summed() if mode == "add" else x.range | updates.range
+    return s.let(f'pk.scatter({x}, pk.broadcast_to({spread}, {updates}.shape), {updates}, 0, "{mode}")', held)
 
 
 @production(1.0)
