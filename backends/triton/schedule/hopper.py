@@ -1,4 +1,4 @@
-"""Products of 16-bit operands on Hopper: blocks and parts by how long the device would take for each.
+"""Products of 16-bit and 8-bit operands on Hopper: blocks and parts by how long the device would take for each.
 
 The times are those of :mod:`portakern.emit.product_time`, which were fitted to what Triton's kernels took on an H100.
 """
@@ -52,9 +52,10 @@ Options = Mapping[str, Value]
 
 
 def paced(nest: Nest, device: Device) -> bool:
-    """Whether these times are known of a product: of 16 bits, of known extents, summed along one axis."""
+    """Whether these times are known of a product: of 16 bits (those of 8 take half of them), of known extents, summed along
+    one axis."""
     static = all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes)
-    return device.has("wgmma") and dtype(nest.dots).bits == 16 and static and not nest.role("reduced")
+    return device.has("wgmma") and dtype(nest.dots).bits in (8, 16) and static and not nest.role("reduced")
 
 
 def fastest(nest: Nest, device: Device, blocks: Sequence[Block], options: Options) -> list[Schedule]:
@@ -62,8 +63,10 @@ def fastest(nest: Nest, device: Device, blocks: Sequence[Block], options: Option
     product = _product(nest, device)
     blocks = [b for b in blocks if not b.short or _pow2(product.m) <= b.m]
 
+    deeper = 2 // product.bytes  # as many bytes a step
+
     def best(b: Block) -> tuple[float, int]:
-        tile = (b.m, b.n, b.k)
+        tile = (b.m, b.n, b.k * deeper)
         numbers = numbers_of_parts(product, tile)
         return min((product.microseconds(TRITON, tile, b.rate, p, b.at_once, b.latency), p) for p in numbers)
 
@@ -79,7 +82,7 @@ def _schedule(nest: Nest, b: Block, product: Product, options: Options, parts: i
     if parts > 1:
         more["split_k"] = parts
     group = 8 if b.m <= b.n else 4 if "pack" in options else 2
-    made = _made(nest, (b.m, b.n, b.k), b.stages, b.warps, group_m=group, **more)
+    made = _made(nest, (b.m, b.n, b.k * 2 // product.bytes), b.stages, b.warps, group_m=group, **more)
     elements = prod(made.tile(nest.role(r)[0].name) for r in "mn")
     return replace(made, warps=max(1, min(b.warps, elements // 1024)))
 
@@ -89,19 +92,21 @@ def few_rows(nest: Nest, device: Device, options: Options) -> Iterator[Schedule]
     177 us by 64 columns, 158 by 128; 1 x 4096 x 4096 19.5 whole, 16.9 in two parts; 1 x 8192 x 8192 with both transposed 102
     and, in parts of wide blocks, 55."""
     product = _product(nest, device)
-    narrow = _made(nest, (WIDTH, 64, 64), 8, 4, descriptors=0)
+    deep = 128 // product.bytes
+    narrow = _made(nest, (WIDTH, 64, deep), 8, 4, descriptors=0)
     if nest.turned:
-        wide = _made(nest, (WIDTH, 256, 64), 3, 4, group_m=8, **options)
+        wide = _made(nest, (WIDTH, 256, deep), 3, 4, group_m=8, **options)
         yield _in_parts(wide, product.units // product.tiles(WIDTH, 256), product)
     elif product.tiles(WIDTH, 64) > product.units and product.n >= 128:
-        yield _made(nest, (WIDTH, 128, 128), 3, 2, group_m=8, **options)
+        yield _made(nest, (WIDTH, 128, 2 * deep), 3, 2, group_m=8, **options)
     else:
         yield _in_parts(narrow, 2 if 2 * product.tiles(WIDTH, 64) <= product.units else 1, product)
     yield narrow
 
 
 def _product(nest: Nest, device: Device) -> Product:
-    found = Product.of(nest, device, dtype(nest.dots).bytes)
+    exact = dtype(nest.dots).is_float and nest.precision != "fp8_fast"  # 8-bit floats are multiplied in f16
+    found = Product.of(nest, device, 2 if exact else dtype(nest.dots).bytes)
     assert found is not None
     return found
 
