@@ -11,7 +11,7 @@ from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.flat import nest_of
 from portakern.emit.clike.grid import note_of, unfolded
-from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.layouts import Layout, dims_of, tiles_of
 from portakern.emit.clike.memory import pixels
 from portakern.emit.clike.terms import (
     ONE,
@@ -32,7 +32,7 @@ from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
 from .images import PixelsWritten, obstacle_to_pixels, walked_pixels, written_pixels
-from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
+from .plan import PANEL_SIDE, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
@@ -69,7 +69,7 @@ def pipelined(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKer
         return plan
     obstacle = obstacle_to_pipeline(plan, kernel, target)
     if not obstacle:
-        return _Pipeline(plan, kernel, target).plan()
+        return PipelinePlanner(plan, kernel, target).plan()
     if asked == "engine":
         raise ScheduleError(f"{kernel.name} cannot use the copy engine on {target}: {obstacle}",
                             hint="take copies=threads, or other tiles")
@@ -207,8 +207,13 @@ def described(op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[i
 # ---- the plan -----------------------------------------------------------------------------------------------------------
 
 
-class _Pipeline:
+class PipelinePlanner:
     """Builds the pipeline's plan from the plain one: its layouts, epilogue and addresses stay as they are."""
+
+    kind: type[PipelinePlan] = PipelinePlan
+
+    panel_rows = PANEL_SIDE
+    """Of a panel through which a warpgroup sends its results."""
 
     def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
         self.of, self.kernel, self.target = plan, kernel, target
@@ -235,12 +240,16 @@ class _Pipeline:
         tiles = (self._steps(self.row), self._steps(self.col), self._batches())
         assert self.loop.pipeline is not None
         fields = {**vars(self.of), "params": tuple(params), "blocks": self._blocks(tiles)}
-        return PipelinePlan(
+        return self.kind(
             **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
             loop=replace(self.loop, pipeline=None), around=tuple(self.around), limits=_limits(before, self.loop),
             before=before, after=after,
         )  # fmt: skip
+
+    def columns_of_a_warp(self, layout: Layout) -> int:
+        """Warps lie below each other as far as the rows of a tile reach, then side by side."""
+        return layout.cols // (self.of.warps // min(self.of.warps, layout.rows // 16))
 
     def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
         """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
@@ -344,7 +353,7 @@ class _Pipeline:
         assert self.loop.pipeline is not None
         used = self.loop.pipeline.slots * slot_bytes + 1024
         left = self.target.device.count("shared_bytes_per_block") - used
-        room = left // (self.of.threads // WARPGROUP * PANEL_BYTES)
+        room = left // (self.of.threads // WARPGROUP * self.panel_rows * PANEL_SIDE * 2)
         stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
         obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
         if not obstacle and room < 1:
@@ -355,9 +364,10 @@ class _Pipeline:
                                     hint="take stores=threads")
             return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
         to = written_pixels(stores[0], self.row)
-        spec, at = (self._described(stores[0], [self.row, self.col], (64, 64)) if isinstance(to, str)
+        spec, at = (self._described(stores[0], [self.row, self.col], (self.panel_rows, PANEL_SIDE)) if isinstance(to, str)
                     else self._written(stores[0], to))  # fmt: skip
-        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
+        panels = min(_PANELS, room)
+        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels, rows=self.panel_rows)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
 
     def _written(self, store: t.Store, to: PixelsWritten) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
@@ -365,7 +375,7 @@ class _Pipeline:
         innermost spatial dim first."""
         none = (0,) * len(to.positions)
         spec = TensorMap(self.names.fresh(f"{buffer_name(store)}_map"), buffer_name(store), to.shape, to.strides,
-                         (*(1,) * len(none), 64, 64), pixels=Pixels(none, none, (1,) * len(none)),
+                         (*(1,) * len(none), self.panel_rows, PANEL_SIDE), pixels=Pixels(none, none, (1,) * len(none)),
                          offset=to.offset)  # fmt: skip
         return spec, (self._at(self.row), self._at(self.col), *map(whole, reversed(to.positions)))
 
@@ -373,8 +383,7 @@ class _Pipeline:
         def written(s: p.Statement) -> p.Statement:
             if not isinstance(s, p.StoreTile) or s.place is None or s.access.strides[-1] != ONE:
                 return s
-            down = min(self.of.warps, s.place.layout.rows // 16)
-            bytes_ = self.of.warps * 8 * (s.place.layout.cols // (self.of.warps // down) + 8) * 2
+            bytes_ = self.of.warps * 8 * (self.columns_of_a_warp(s.place.layout) + 8) * 2
             return WriteRows(s.value, s.dtype, s.place, s.access, bytes=bytes_) if bytes_ <= room else s
 
         return tuple(map(written, after))
@@ -386,8 +395,7 @@ class _Pipeline:
             return "it is not the tile that the product makes"
         if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
             return "its elements have not 16 bits"
-        layout, at_once = place.layout, self.of.warps * 16
-        if layout.axes != (self.row, self.col) or layout.cols * min(layout.rows, at_once) // at_once % 64:
+        if place.layout.axes != (self.row, self.col) or self.columns_of_a_warp(place.layout) % PANEL_SIDE:
             return "its warpgroups do not hold whole panels of 64 x 64"
         obstacle = obstacle_to_map(store, [self.row, self.col], self.kernel)
         return "" if obstacle and isinstance(written_pixels(store, self.row), PixelsWritten) else obstacle

@@ -1,0 +1,97 @@
+"""Whether a kernel's product can have its sums in tensor memory, and its plan where it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from portakern.backend import Target
+from portakern.dtypes import DTYPES
+from portakern.emit.clike import plan as p
+from portakern.emit.clike.flat import nest_of
+from portakern.emit.clike.layouts import Layout
+from portakern.emit.clike.terms import is_zero, number
+from portakern.errors import ScheduleError
+from portakern.ir import tile as t
+
+from ..hopper.planning import PipelinePlanner, obstacle_to_pipeline
+from ..plans import MULTIPLIED, CudaKernelPlan, odd_operand
+from .plan import TensorPlan
+
+_ROWS, _MOST_COLUMNS = (64, 128), 256
+"""Of one product of a block by itself (PTX ISA, tcgen05.mma, cta_group::1)."""
+
+
+def in_tensor_memory(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
+    """``plan`` as a pipeline with its sums in tensor memory where that is possible and not forbidden.
+
+    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
+    """
+    asked = str(kernel.schedule.option("mma", "auto"))
+    if asked not in ("auto", "tcgen05") or (asked == "auto" and kernel.schedule.option("copies", "auto") == "threads"):
+        return plan
+    obstacle = _obstacle(plan, kernel, target)
+    if not obstacle:
+        return _TensorPlanner(plan, kernel, target).plan()
+    if asked == "tcgen05":
+        raise ScheduleError(f"{kernel.name} cannot use tcgen05 on {target}: {obstacle}", hint="take mma=sync, or other tiles")
+    return plan
+
+
+def _obstacle(k: CudaKernelPlan, kernel: t.Kernel, target: Target) -> str:
+    """Why the products of ``k`` cannot be done by tcgen05; empty where they can."""
+    if not target.device.has("tcgen05"):
+        return f"{target.device.name} does not have it"
+    if obstacle := obstacle_to_pipeline(k, kernel, target):
+        return obstacle
+    dot = next(s for s in p.statements(k.body) if isinstance(s, p.Dot))
+    if dot.element not in MULTIPLIED:
+        return "its operands have 16 or 8 bits"
+    if dot.a.shared is None or dot.b.shared is None:
+        return "an operand comes from another product, in registers"
+    if DTYPES[dot.element].bytes == 1 and (dot.a.transposed or not dot.b.transposed):
+        return "operands of 8 bits lie with the contracted axis along their rows"
+    if odd := odd_operand(k):
+        return odd
+    rows, cols = dot.place.layout.rows, dot.place.layout.cols
+    if rows not in _ROWS or cols > _MOST_COLUMNS or cols % (32 * (k.warps // 4)):
+        return f"a product has 64 or 128 rows and up to {_MOST_COLUMNS} columns, 32 at a time for each warpgroup, not {rows} x {cols}"
+    at = next(n for n, s in enumerate(k.body) if isinstance(s, p.Loop))
+    start = next((s for s in k.body[:at] if isinstance(s, p.Fill) and s.name == dot.acc), None)
+    if start is None or not is_zero(start.value):
+        return "its sum does not begin at zero"
+    *around, _ = nest_of(k.body[at])
+    return "" if all(map(_steps, around)) else "a loop around the product may have no step"
+
+
+def _steps(loop: p.Loop) -> bool:
+    """Whether ``loop`` has a step."""
+    begin, end = number(loop.begin), number(loop.end)
+    return begin is not None and end is not None and begin < end
+
+
+class _TensorPlanner(PipelinePlanner):
+    kind = TensorPlan
+
+    @property
+    def panel_rows(self) -> int:  # type: ignore[override]
+        """A warpgroup has all rows of the tile, of some columns."""
+        return self.kernel.axis[self.row].tile
+
+    def columns_of_a_warp(self, layout: Layout) -> int:
+        return layout.cols // (self.of.warps // 4)
+
+    def _cluster(self) -> tuple[int, int]:
+        asked = str(self.kernel.schedule.option("cluster", "auto"))
+        if asked not in ("auto", "1x1"):
+            raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked} with its sums in tensor memory",
+                                hint="take cluster=1x1")
+        return (1, 1)
+
+    def plan(self) -> TensorPlan:
+        made = super().plan()
+        assert isinstance(made, TensorPlan) and made.loop is not None
+        dot = made.dot
+        depth = 32 // DTYPES[dot.element].bytes
+        products = f"tcgen05.mma.m{dot.place.layout.rows}n{dot.place.layout.cols}k{depth} (sums in tensor memory)"
+        before = tuple(s for s in made.before if not (isinstance(s, p.Fill) and s.name == dot.acc))
+        return replace(made, products=products, before=before, may_be_empty=not _steps(made.loop))
