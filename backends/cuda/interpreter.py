@@ -48,8 +48,10 @@ _WATCHED = "-fsanitize=thread"
 _FIRST = "cuda_host.hpp"
 """What every text includes first."""
 _HEADER = (*_FLAGS, _WATCHED, "-x", "c++-header")
-_LINKED = ("host.cpp", "races.cpp")
+_LINKED = ("host.cpp", "races.cpp", "tensor_memory.cpp")
 """What is linked to every kernel."""
+_READ = (_FIRST, "races.hpp", "tensor_memory.hpp")
+"""What they include."""
 _parts: dict[tuple[Path, str], Path] = {}
 """What this process has compared with the cache's entry: that takes a while."""
 _DYNAMIC = "extern __shared__ __align__(1024) unsigned char dynamic_shared[];"
@@ -160,7 +162,7 @@ def must_be_of_a_device(data: bytes) -> None:
 def _part(name: str, flags: Sequence[str], command: Sequence[str], version: str) -> Path:
     """A file of ``host/``, the same for every kernel, compiled; it lies in the cache."""
     cache = Cache()
-    key = digest("cuda-fibers", name, [(HOST / x).read_text() for x in (name, _FIRST, "races.hpp")], flags, version)
+    key = digest("cuda-fibers", name, [(HOST / x).read_text() for x in (name, *_READ)], flags, version)
     path = _parts.get((cache.directory, key))
     if path is None or not path.exists():
         path = cache.file(key)

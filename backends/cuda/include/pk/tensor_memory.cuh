@@ -150,8 +150,9 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
 
     // ---- consumers: whole warpgroups
 
-    /// The next sum once it is complete; the issuer may begin another one in its place.
-    PK_DEVICE Tile<Sum, L> take() {
+    /// The next sum once it is complete; the issuer may begin another one in its place. Without `any` there was no product, and it is
+    /// zero.
+    PK_DEVICE Tile<Sum, L> take(bool any = true) {
         ptx::barrier_wait(complete + sum, round);
         ptx::tcgen05_fence_after();
         Tile<Sum, L> x;
@@ -171,6 +172,10 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
         __syncwarp();
         if (lane() == 0) ptx::barrier_arrive(taken + sum);
         next_sum();
+        if (!any) {
+#pragma unroll
+            for (int i = 0; i < L::slots; ++i) x.v[i] = 0;
+        }
         return x;
     }
 };
