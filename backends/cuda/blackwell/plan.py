@@ -9,7 +9,7 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Place
 from portakern.emit.clike.terms import PlanTerm
 
-from ..hopper.plan import PIPE, WARPGROUP, PipelinePlan
+from ..hopper.plan import PIPE, PipelinePlan
 from ..under_way import Take
 
 
@@ -87,6 +87,11 @@ class TensorPlan(PipelinePlan):
         return Take(self.dot.a.slot, PIPE), Multiply(self.dot.a, self.dot.b, deep)
 
     @property
+    def block(self) -> int:
+        """With a warp each for producer and issuer, which leaves consumers registers enough."""
+        return self.threads + 2 * 32
+
+    @property
     def dynamic_bytes(self) -> int:
         """With the barriers of two sums, and where these are."""
         return super().dynamic_bytes + 2 * 2 * 8 + 8
@@ -98,7 +103,7 @@ class TensorPlan(PipelinePlan):
 
     @property
     def roles(self) -> list[str]:
-        return [f"consumers: {self.warps} warps; producer and issuer: one thread each of {WARPGROUP // 32} warps",
+        return [f"consumers: {self.warps} warps; producer and issuer: one thread each of a warp",
                 f"tensor memory: {self.columns} columns, for two sums"]  # fmt: skip
 
     @property

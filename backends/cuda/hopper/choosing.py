@@ -17,7 +17,7 @@ from .planning import UNITS
 
 
 @dataclass(frozen=True)
-class _Tile:
+class Tile:
     """``rate`` is how much of the matrix unit's rate large products reach with it, relative to the best tile; ``cut`` the same
     where rows are no whole sectors of the cache, so that the copy engine fetches more (bf16 on an H200)."""
 
@@ -35,19 +35,27 @@ class _Tile:
         """Of both operands, for one step along k."""
         return (self.m + self.n) * self.k * self.bytes
 
-    def of(self, bytes_: int) -> _Tile:
+    def of(self, bytes_: int) -> Tile:
         """As many bytes of elements of another size."""
         return replace(self, k=self.k * self.bytes // bytes_, bytes=bytes_)
 
 
-_TILES = (
-    _Tile(128, 256, 64, 8, 4, 1.0, 0.95),
-    _Tile(256, 128, 64, 8, 4, 0.975, 0.81),
-    _Tile(128, 192, 64, 8, 4, 0.93, 0.905),
-    _Tile(128, 128, 64, 8, 6, 0.96, 0.71),
-    _Tile(64, 128, 64, 4, 8, 0.75, 0.6),
-    _Tile(64, 64, 64, 4, 12, 0.7, 0.4),
+TILES_BY_WARPGROUPS = (
+    Tile(128, 256, 64, 8, 4, 1.0, 0.95),
+    Tile(256, 128, 64, 8, 4, 0.975, 0.81),
+    Tile(128, 192, 64, 8, 4, 0.93, 0.905),
+    Tile(128, 128, 64, 8, 6, 0.96, 0.71),
+    Tile(64, 128, 64, 4, 8, 0.75, 0.6),
+    Tile(64, 64, 64, 4, 12, 0.7, 0.4),
 )
+TILES_IN_TENSOR_MEMORY = (
+    Tile(128, 256, 64, 8, 4, 1.0, 0.95),
+    Tile(128, 192, 64, 8, 4, 0.95, 0.9),
+    Tile(128, 128, 64, 8, 6, 0.9, 0.75),
+    Tile(64, 128, 64, 4, 8, 0.5, 0.45),
+    Tile(64, 64, 64, 4, 12, 0.4, 0.3),
+)
+"""Of tcgen05.  Nothing was measured: 64 rows use half of the matrix unit, and the rest says which tiles read less."""
 _LEAST_K = 32
 """Shorter sums are over before a pipeline is filled."""
 
@@ -76,17 +84,17 @@ def multiplied_whole(nest: Nest) -> str:
 def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     """Best first; empty where the product is too small, or its rows cannot be fetched by the copy engine."""
     m, n, k = (nest.role(x)[0] for x in "mnk")
-    dtype = multiplied_whole(nest)
-    if not dtype or not (device.has("tma") and device.has("wgmma")):
+    dtype, by_warpgroups = multiplied_whole(nest), device.has("wgmma")
+    if not dtype or not device.has("tma") or not (by_warpgroups or device.has("tcgen05")):
         return []
     bytes_ = DTYPES[dtype].bytes
-    tiles = [t.of(bytes_) for t in _TILES]
+    tiles = [t.of(bytes_) for t in (TILES_BY_WARPGROUPS if by_warpgroups else TILES_IN_TENSOR_MEMORY)]
     if nest.groups and (_extent(k) % tiles[0].k or _extent(m) < tiles[-1].m):
         return []  # groups of weights that are no whole steps, of which a pipeline would multiply zeros; or few rows
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
-        return narrow_schedules(nest, device.count("units", UNITS))
+        return narrow_schedules(nest, device.count("units", UNITS)) if by_warpgroups else []
     granule = 16 // bytes_
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
     if not (within_reach or (bytes_ == 2 and worth_packing(m.extent, n.extent, k.extent))) or _extent(k) < _LEAST_K:
@@ -105,12 +113,12 @@ def _extent(axis: NestAxis) -> int:
     return max(axis.extent, 1) if isinstance(axis.extent, int) else 1 << 12
 
 
-def _tiles(t: _Tile, nest: Nest) -> int:
+def _tiles(t: Tile, nest: Nest) -> int:
     m, n = (nest.role(x)[0] for x in "mn")
     return -(-_extent(m) // t.m) * -(-_extent(n) // t.n) * prod(map(_extent, nest.role("batch")))
 
 
-def _time(t: _Tile, nest: Nest, units: int) -> float:
+def _time(t: Tile, nest: Nest, units: int) -> float:
     """Rounds of tiles on all units times the work of one, in the time the best tile takes for one element."""
     whole = all(_extent(a) % 16 == 0 or _extent(a) % 8 for a in (*nest.role("n"), *nest.role("k")))  # packed: whole lines
     return -(-_tiles(t, nest) // units) * t.m * t.n / (t.rate if whole else t.cut)
@@ -119,7 +127,7 @@ def _time(t: _Tile, nest: Nest, units: int) -> float:
 # ---- few tiles, long sums -------------------------------------------------------------------------------------------------
 
 
-def _in_parts(nest: Nest, fitting: Sequence[_Tile], units: int) -> list[Schedule]:
+def _in_parts(nest: Nest, fitting: Sequence[Tile], units: int) -> list[Schedule]:
     """The best way of each tile, with the contracted axis in parts or not; empty where extents are open."""
     if not all(isinstance(a.extent, int) for a in nest.axes):
         return []
@@ -132,7 +140,7 @@ def _in_parts(nest: Nest, fitting: Sequence[_Tile], units: int) -> list[Schedule
     return [_schedule(nest, t, parts) for _, t, parts in sorted(best, key=lambda x: x[0])]
 
 
-def _microseconds(t: _Tile, parts: int, nest: Nest, units: int) -> float:
+def _microseconds(t: Tile, parts: int, nest: Nest, units: int) -> float:
     m, n, k = (_extent(nest.role(x)[0]) for x in "mnk")
     batches = prod(map(_extent, nest.role("batch")))
     blocks, whole = _tiles(t, nest) * parts, -(-k // t.k)
@@ -146,7 +154,7 @@ def _microseconds(t: _Tile, parts: int, nest: Nest, units: int) -> float:
     return _LAUNCH_US + work[1] + (1 - _HIDDEN) * work[0] + joining
 
 
-def _schedule(nest: Nest, t: _Tile, parts: int = 1) -> Schedule:
+def _schedule(nest: Nest, t: Tile, parts: int = 1) -> Schedule:
     sizes = {nest.role(x)[0].name: size for x, size in (("m", t.m), ("n", t.n), ("k", t.k))}
     options = (("split_k", parts),) if parts > 1 else ()
     return Schedule(tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes), t.stages, t.warps, options)

@@ -100,7 +100,7 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
 
     /// All threads of the block call this at the end.
     PK_DEVICE void close() {
-        __syncwarp();  // of the producer's and issuer's warps one thread has worked alone
+        __syncwarp();  // in the producer's and the issuer's warp one thread has worked alone
         ptx::tcgen05_fence_before();
         C::sync();
         ptx::tcgen05_fence_after();
