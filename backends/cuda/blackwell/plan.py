@@ -42,8 +42,8 @@ class CommitSum(p.Statement):
 
 @dataclass(frozen=True)
 class TakeSum(p.Statement):
-    """Consumers wait for the next sum, and have it as ``name``.  ``begin`` and ``end`` are those of a loop that may have no step:
-    then it is zero."""
+    """Consumers wait for the next sum, and have it as ``name``.  ``begin`` and ``end`` are those of a loop that may have no
+    step: then it is zero."""
 
     NAMES = ("name",)
     MADE = ("name",)

@@ -54,7 +54,7 @@ def _obstacle(k: CudaKernelPlan, kernel: t.Kernel, target: Target) -> str:
         return odd
     rows, cols = dot.place.layout.rows, dot.place.layout.cols
     if rows not in _ROWS or cols > _MOST_COLUMNS or cols % (32 * (k.warps // 4)):
-        return f"a product has 64 or 128 rows and up to {_MOST_COLUMNS} columns, 32 at a time for each warpgroup, not {rows} x {cols}"
+        return f"a product has 64 or 128 rows and up to {_MOST_COLUMNS} columns, 32 for each warpgroup, not {rows} x {cols}"
     at = next(n for n, s in enumerate(k.body) if isinstance(s, p.Loop))
     start = next((s for s in k.body[:at] if isinstance(s, p.Fill) and s.name == dot.acc), None)
     if start is None or not is_zero(start.value):

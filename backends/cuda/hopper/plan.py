@@ -57,8 +57,8 @@ class Fetched(p.StatementPart):
 
 @dataclass(frozen=True)
 class SendTile(p.StoreTile):
-    """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup, of ``rows`` rows.  ``at`` as
-    in Feed."""
+    """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup, of ``rows`` rows.
+    ``at`` as in Feed."""
 
     UNREAD = ("access",)
 

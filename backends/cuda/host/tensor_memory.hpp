@@ -1,9 +1,9 @@
 // Tensor memory and the products that tcgen05 makes in it, after the PTX ISA ("TensorCore 5th Generation Family Instructions").
 //
-// Products read operands and change sums some time between their start and the arrival of their commit: at the latest moment, or,
-// in a backwards run, at once. What one thread does in tensor memory is known to another only if both have put their fence around
-// the barrier between them (tcgen05.fence::before_thread_sync, ::after_thread_sync; a commit has the first one in it), and a load
-// only once it was waited for. All other orders are faults, whether they go wrong or not.
+// Products read operands and change sums some time between their start and the arrival of their commit: at the latest moment,
+// or, in a backwards run, at once. What one thread does in tensor memory is known to another only if both have put their fence
+// around the barrier between them (tcgen05.fence::before_thread_sync, ::after_thread_sync; a commit has the first one in it),
+// and a load only once it was waited for. All other orders are faults, whether they go wrong or not.
 #pragma once
 #include <cstdint>
 

@@ -10,8 +10,9 @@
 
 namespace pk {
 
-/// `Panels` panels of `L::panel_rows` x 64 elements for each warpgroup, used in turn. L is the layout of a product by warpgroups or
-/// in tensor memory, T has 16 bits. Each consumer has its own copy of this; what is sent is in memory when the kernel ends, if all called `finish`.
+/// `Panels` panels of `L::panel_rows` x 64 elements for each warpgroup, used in turn. L is the layout of a product by
+/// warpgroups or in tensor memory, T has 16 bits. Each consumer has its own copy of this; what is sent is in memory when the
+/// kernel ends, if all called `finish`.
 template <class T, class L, int Panels> struct Outbox {
     using Panel = Shared<T, L::panel_rows, 64>;
     static_assert(sizeof(T) == 2 && L::warp_cols % 64 == 0, "whole panels of 16-bit elements");

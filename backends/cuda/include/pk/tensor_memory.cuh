@@ -1,5 +1,5 @@
-// Matrix products on Blackwell as a pipeline between warps: one thread feeds slots of shared memory through the copy engine, one
-// starts products, whose sums are in tensor memory, and warpgroups read the sums of a tile while those of the next are made.
+// Matrix products on Blackwell as a pipeline between warps: one thread feeds slots of shared memory through the copy engine,
+// one starts products, whose sums are in tensor memory, and warpgroups read those of a tile while the next tile's are made.
 #pragma once
 #include "pk/base.cuh"
 #include "pk/element.cuh"
@@ -12,12 +12,13 @@
 
 namespace pk {
 
-/// Sums of tcgen05 once they are in registers: fragments like those of mma.sync. A quarter of the rows is in the lanes of tensor
-/// memory that a warp of a warpgroup reaches; warpgroups have columns side by side.
+/// Sums of tcgen05 once they are in registers: fragments like those of mma.sync. Each warp of a warpgroup has a quarter of the
+/// rows, in the lanes of tensor memory that it reaches; warpgroups have columns side by side.
 template <int R, int C, int Warps, class E> struct TensorAccumulator : Accumulator<R, C, Warps, E, 4> {
     using Base = Accumulator<R, C, Warps, E, 4>;
     static_assert(multiplied_whole<E>, "tcgen05 multiplies 16- and 8-bit operands here");
-    static_assert((R == 64 || R == 128) && C <= 256 && Base::side * 4 == Warps, "one product has 64 or 128 rows and up to 256 columns");
+    static_assert((R == 64 || R == 128) && C <= 256, "one product has 64 or 128 rows and up to 256 columns");
+    static_assert(Base::side * 4 == Warps, "warpgroups do not cover the tile exactly");
     static_assert(Base::warp_cols % 32 == 0, "columns of a warp are loaded 32 at a time");
     static constexpr int panel_rows = R, high = R, repeats = 1;  // see Outbox
 };
@@ -27,8 +28,8 @@ struct InQuads<T, TensorAccumulator<R, C, Warps, E>> : InQuads<T, typename Tenso
 
 // ---- descriptors: PTX ISA, tables "Shared memory descriptor layout" and "Instruction descriptor format" -----------------
 
-/// An operand from `start` on, in panels of 128 bytes a row that are swizzled. `leading` is the distance in bytes between panels
-/// where these run along rows (columns) of the result, 16 where they run along k; `stride` the one between groups of eight rows.
+/// An operand from `start` on, in swizzled panels of 128 bytes a row. `leading` is the distance in bytes between panels where
+/// these run along rows (columns) of the result, 16 where they run along k; `stride` that between groups of eight rows.
 PK_DEVICE uint64_t described(const void* start, int leading, int stride) {
     constexpr uint64_t swizzle_128 = 2ull << 61, of_tcgen05 = 1ull << 46;
     return swizzle_128 | of_tcgen05 | static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(leading >> 4) << 16 |
@@ -58,15 +59,16 @@ template <class S> struct Operand<Transposed<S>> {
 template <class E> PK_CONSTEXPR uint32_t instruction(int rows, int cols, bool turned_left, bool turned_right) {
     constexpr bool floats = !same<E, int8_t> && !same<E, uint8_t>;
     constexpr uint32_t sum = floats ? 1 : 2, type = same<E, bf16> || same<E, f8e5m2> || same<E, int8_t> ? 1 : 0;
-    return sum << 4 | type << 7 | type << 10 | static_cast<uint32_t>(turned_left) << 15 | static_cast<uint32_t>(turned_right) << 16 |
-           static_cast<uint32_t>(cols) >> 3 << 17 | static_cast<uint32_t>(rows) >> 4 << 24;
+    const uint32_t turned = static_cast<uint32_t>(turned_left) << 15 | static_cast<uint32_t>(turned_right) << 16;
+    const uint32_t size = static_cast<uint32_t>(cols) >> 3 << 17 | static_cast<uint32_t>(rows) >> 4 << 24;
+    return sum << 4 | type << 7 | type << 10 | turned | size;
 }
 
 // ---- the pipeline ---------------------------------------------------------------------------------------------------
 
-/// The slots of one block as of Pipeline, each of which goes back when the products that read it are complete; and two sums in tensor
-/// memory, used in turn, with two barriers each: `complete` and, counting warps, `taken`. Every thread has its own copy and
-/// is producer, issuer or consumer.
+/// The slots of one block as of Pipeline, each of which goes back when the products that read it are complete; and two sums in
+/// tensor memory, used in turn, with two barriers each: `complete` and, counting warps, `taken`. Every thread has its own copy
+/// and is producer, issuer or consumer.
 template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots, 1> {
     using Base = Pipeline<C, Slots, 1>;
     using E = typename L::Operand;
@@ -130,7 +132,7 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
     /// Starts sum += a b; the slot goes back when that is complete. With `Deep`, only the first so many of k take part.
     template <int Deep = 0, class A, class B> PK_DEVICE void multiply(const A& a, const B& b) {
         constexpr int step = 32 / static_cast<int>(sizeof(E)), deep = Deep ? Deep : A::cols;
-        static_assert(A::rows == L::rows && B::cols == L::cols && A::cols == B::rows && A::cols % step == 0, "sizes do not match");
+        static_assert(A::rows == L::rows && B::cols == L::cols && A::cols == B::rows, "sizes do not match");
         static_assert(deep % step == 0 && deep <= A::cols, "a product takes 32 bytes of k");
         constexpr uint32_t what = instruction<E>(L::rows, L::cols, Operand<A>::turned_left, Operand<B>::turned_right);
 #pragma unroll
@@ -150,8 +152,7 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
 
     // ---- consumers: whole warpgroups
 
-    /// The next sum once it is complete; the issuer may begin another one in its place. Without `any` there was no product, and it is
-    /// zero.
+    /// The next sum once it is complete; the issuer may begin another one in its place. Without `any` product it is zero.
     PK_DEVICE Tile<Sum, L> take(bool any = true) {
         ptx::barrier_wait(complete + sum, round);
         ptx::tcgen05_fence_after();
