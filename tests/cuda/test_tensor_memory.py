@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -98,6 +98,13 @@ def test_what_cannot_be_done_says_why(of: Program, why: str) -> None:
 def test_other_devices_do_not_have_it() -> None:
     with pytest.raises(ScheduleError, match="sm_90a does not have it"):
         CUDA.emitter.emit(program(), registry().target("cuda:sm_90a"))
+
+
+@pytest.mark.quick
+def test_text(golden: Callable[[str, str], None]) -> None:
+    of = program(256, 512, 264, tile=(128, 256, 64), warps=8)
+    golden("tensor_memory.cu", emitted(of).text)
+    golden("tensor_memory.plan", str(CUDA.emitter.plan(of, BLACKWELL)))
 
 
 @needs_nvrtc

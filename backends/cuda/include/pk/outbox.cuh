@@ -3,8 +3,8 @@
 #pragma once
 #include "pk/base.cuh"
 #include "pk/layout.cuh"
+#include "pk/ptx.cuh"
 #include "pk/ptx_tma.cuh"
-#include "pk/ptx_wgmma.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
 

@@ -4,10 +4,10 @@
 #include "pk/base.cuh"
 #include "pk/element.cuh"
 #include "pk/layout.cuh"
-#include "pk/pipeline.cuh"
 #include "pk/ptx_tcgen05.cuh"
 #include "pk/ptx_tma.cuh"
 #include "pk/shared.cuh"
+#include "pk/slots.cuh"
 #include "pk/tile.cuh"
 
 namespace pk {
@@ -66,11 +66,11 @@ template <class E> PK_CONSTEXPR uint32_t instruction(int rows, int cols, bool tu
 
 // ---- the pipeline ---------------------------------------------------------------------------------------------------
 
-/// The slots of one block as of Pipeline, each of which goes back when the products that read it are complete; and two sums in
+/// The slots of one block, each of which goes back when the products that read it are complete; and two sums in
 /// tensor memory, used in turn, with two barriers each: `complete` and, counting warps, `taken`. Every thread has its own copy
 /// and is producer, issuer or consumer.
-template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots, 1> {
-    using Base = Pipeline<C, Slots, 1>;
+template <class C, int Count, class L> struct TensorPipeline : Slots<C, Count, 1> {
+    using Base = Slots<C, Count, 1>;
     using E = typename L::Operand;
     using Sum = typename SumOf<E>::Type;
     static constexpr int warps = L::threads / kWarp, columns = max_of(32, power_of_two_from(2 * L::cols));
@@ -81,7 +81,7 @@ template <class C, int Slots, class L> struct TensorPipeline : Pipeline<C, Slots
     bool keep = false;
 
     /// All threads of the block call this, once.
-    PK_DEVICE explicit TensorPipeline(void* place) : Base(place), complete(Base::empty + Slots), taken(complete + 2) {
+    PK_DEVICE explicit TensorPipeline(void* place) : Base(place), complete(Base::empty + Count), taken(complete + 2) {
         auto* address = reinterpret_cast<uint32_t*>(taken + 2);
         if (warp() == 0) {
             ptx::tcgen05_alloc<columns>(address);
