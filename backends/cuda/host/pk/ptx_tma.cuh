@@ -221,6 +221,10 @@ template <int Pending> void store_wait_read() {
 }
 
 inline void warpgroup_sync() { host::block_on(host::State::kWarpgroup); }
+inline bool elected() {
+    __syncwarp();
+    return threadIdx.x % 32 == 0;
+}
 inline int cluster_rank() { return host::current->rank; }
 inline void cluster_sync() { host::block_on(host::State::kCluster); }
 template <int> inline void give_registers() {}

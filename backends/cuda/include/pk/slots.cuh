@@ -138,7 +138,8 @@ template <class C, int Count, int Readers> struct Slots {
     }
 };
 
-/// One thread of a warp.
-PK_DEVICE bool elected() { return lane() == 0; }
+/// Whether this is the one thread that speaks for its warp, all of which calls this. The compiler then knows that it is one, and
+/// makes no loop over lanes of the instructions of copy and matrix engines.
+PK_DEVICE bool elected() { return ptx::elected(); }
 
 }  // namespace pk
