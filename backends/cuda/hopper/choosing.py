@@ -13,7 +13,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 from ..plans import MULTIPLIED
 from .narrow import FEW_ROWS, LEAST_COLUMNS, narrow_schedules
 from .packing import worth_packing
-from .planning import UNITS
+from .planning import units_of
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
-        return narrow_schedules(nest, device.count("units", UNITS)) if by_warpgroups else []
+        return narrow_schedules(nest, units_of(device)) if by_warpgroups else []
     granule = 16 // bytes_
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
     if not (within_reach or (bytes_ == 2 and worth_packing(m.extent, n.extent, k.extent))) or _extent(k) < _LEAST_K:
@@ -102,7 +102,7 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
     fitting = [t for t in tiles if t.m == 64 or _extent(m) > 64]
-    units = device.count("units", UNITS)
+    units = units_of(device)
     ranked = sorted(fitting, key=lambda t: _time(t, nest, units))
     whole = [_schedule(nest, t) for t in ranked]
     return [*_in_parts(nest, fitting, units), *whole] if 2 * _tiles(ranked[0], nest) <= units else whole

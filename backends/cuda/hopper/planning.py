@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from portakern.backend import Pixels, Target, TensorMap
+from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
@@ -40,8 +41,14 @@ MOVERS = ("auto", "threads", "engine")
 ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 """Statements that need no barrier of the block, so that some of its warps may do them alone."""
 
-UNITS = 132
-"""SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
+UNITS, TENSOR_UNITS = 132, 148
+"""SMs where the device does not say (H100 SXM and H200; B200); with fewer, some blocks run after the others."""
+
+
+def units_of(device: Device) -> int:
+    """SMs of ``device``, or where it is an instruction set those of its usual product."""
+    return device.count("units", TENSOR_UNITS if device.has("tcgen05") else UNITS)
+
 
 _MOST_DIMS = 5
 FIRST = t.Index()
@@ -309,7 +316,7 @@ class PipelinePlanner:
         """As many blocks as run at once, in whole clusters; fewer where there are fewer tiles."""
         down, across = self.cluster
         clusters = product((ceildiv(tiles[0], down), ceildiv(tiles[1], across), tiles[2]))
-        most = max(1, self.target.device.count("units", UNITS) // (down * across))
+        most = max(1, units_of(self.target.device) // (down * across))
         return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
 
     def _feeds(self) -> tuple[Fetched, ...]:
