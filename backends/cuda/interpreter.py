@@ -37,7 +37,7 @@ from portakern.tools.process import run_tool
 from .races import told
 
 HOST = Path(__file__).parent / "host"
-METHOD = "CUDA C++ on host fibers 3"
+METHOD = "CUDA C++ on host fibers 4"
 TEXT = "kernel.cu"
 """What the emitted text is called where its lines are named."""
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
@@ -85,7 +85,8 @@ class CudaInterpreter:
             return Availability(False, f"{error.message}; {error.hint}")
 
     def method(self, target: Target) -> str:
-        return f"{METHOD} (lane layouts of mma.sync)"
+        modelled = "lane layouts of mma.sync" + (", tensor memory of tcgen05" if target.device.has("tcgen05") else "")
+        return f"{METHOD} ({modelled})"
 
     def load(self, source: Source, binary: CompiledBinary | None) -> HostProgram:
         return HostProgram(source, _compile(source))

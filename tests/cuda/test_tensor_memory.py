@@ -63,7 +63,7 @@ def product(a: pk.Tensor["M", "K"], b: pk.Tensor["K", "N"]):
     return pk.matmul(a, b)
 
 
-def work(op: Operator, dtype: str = "bf16", schedule: Mapping[str, int] | None = None, **sizes: int) -> Work:
+def work(op: Operator, sizes: Mapping[str, int], dtype: str, schedule: Mapping[str, int] | None = None) -> Work:
     (made,) = works(Problem(op, sizes, {}), [BLACKWELL], [dtype], schedule)
     return made
 
@@ -77,7 +77,7 @@ def work(op: Operator, dtype: str = "bf16", schedule: Mapping[str, int] | None =
     ("f32", {"M": 512, "N": 512, "K": 512}, "six mma.sync.m16n8k16"),
 ])  # fmt: skip
 def test_by_which_instruction(dtype: str, sizes: dict[str, int], instruction: str) -> None:
-    plan = str(CUDA.emitter.plan(steps.emit(work(product, dtype, **sizes))[1], BLACKWELL))
+    plan = str(CUDA.emitter.plan(steps.emit(work(product, sizes, dtype))[1], BLACKWELL))
     assert f"products by {instruction}" in plan
 
 
@@ -171,7 +171,7 @@ def summed_heads(a: pk.Tensor["M", "H", "K"], b: pk.Tensor["H", "K", "N"]):
     (product, "bf16", {**WIDE, "n": 128, "split_k": 3}, {"M": 130, "N": 136, "K": 456}),
 ])  # fmt: skip
 def test_operators(op: Operator, dtype: str, schedule: dict[str, int] | None, sizes: dict[str, int]) -> None:
-    asked = work(op, dtype, schedule, **sizes)
+    asked = work(op, sizes, dtype, schedule)
     built = steps.build(asked)
     assert built.source is not None and "TensorPipeline" in built.source.text
     row = steps.check(asked, built, full=False)

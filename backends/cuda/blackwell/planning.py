@@ -55,11 +55,11 @@ def _obstacle(k: CudaKernelPlan, kernel: t.Kernel, target: Target) -> str:
     rows, cols = dot.place.layout.rows, dot.place.layout.cols
     if rows not in _ROWS or cols > _MOST_COLUMNS or cols % (32 * (k.warps // 4)):
         return f"a product has 64 or 128 rows and up to {_MOST_COLUMNS} columns, 32 for each warpgroup, not {rows} x {cols}"
-    at = next(n for n, s in enumerate(k.body) if isinstance(s, p.Loop))
-    start = next((s for s in k.body[:at] if isinstance(s, p.Fill) and s.name == dot.acc), None)
+    outer = next(s for s in k.body if isinstance(s, p.Loop))
+    start = next((s for s in k.body[: k.body.index(outer)] if isinstance(s, p.Fill) and s.name == dot.acc), None)
     if start is None or not is_zero(start.value):
         return "its sum does not begin at zero"
-    *around, _ = nest_of(k.body[at])
+    *around, _ = nest_of(outer)
     return "" if all(map(_steps, around)) else "a loop around the product may have no step"
 
 
@@ -73,7 +73,7 @@ class _TensorPlanner(PipelinePlanner):
     kind = TensorPlan
 
     @property
-    def panel_rows(self) -> int:  # type: ignore[override]
+    def panel_rows(self) -> int:
         """A warpgroup has all rows of the tile, of some columns."""
         return self.kernel.axis[self.row].tile
 

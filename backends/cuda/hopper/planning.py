@@ -219,9 +219,6 @@ class PipelinePlanner:
 
     kind: type[PipelinePlan] = PipelinePlan
 
-    panel_rows = PANEL_SIDE
-    """Of a panel through which a warpgroup sends its results."""
-
     def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
         self.of, self.kernel, self.target = plan, kernel, target
         self.dot = next(op for op in tiles_of(kernel.body) if isinstance(op, t.Dot))
@@ -253,6 +250,11 @@ class PipelinePlanner:
             loop=replace(self.loop, pipeline=None), around=tuple(self.around), limits=_limits(before, self.loop),
             before=before, after=after,
         )  # fmt: skip
+
+    @property
+    def panel_rows(self) -> int:
+        """Of a panel through which a warpgroup sends its results."""
+        return PANEL_SIDE
 
     def columns_of_a_warp(self, layout: Layout) -> int:
         """Warps lie below each other as far as the rows of a tile reach, then side by side."""

@@ -71,8 +71,8 @@ def lane_flops(x: Instruction) -> int:
 
 
 def tensor_shape(x: Instruction, described: int | None = None) -> tuple[int, int, int] | None:
-    """m, n, k of a product on the tensor cores: HMMA.16816 is 16 x 8 x 16, of a warp; HGMMA.64x256x16 is of four; what UTCHMMA is
-    says the instruction descriptor that it is given (PTX ISA, tcgen05, "Instruction Descriptor").
+    """m, n, k of a product on the tensor cores: HMMA.16816 is 16 x 8 x 16, of a warp; HGMMA.64x256x16 is of four; what UTCHMMA
+    is says the instruction descriptor that it is given (PTX ISA, tcgen05, "Instruction Descriptor").
 
     ``None`` for what only waits or is not read here."""
     if x.name in _DEPTHS and described is not None:
