@@ -94,7 +94,7 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
-        return narrow_schedules(nest, units_of(device)) if by_warpgroups else []
+        return narrow_schedules(nest, units_of(device))
     granule = 16 // bytes_
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
     if not (within_reach or (bytes_ == 2 and worth_packing(m.extent, n.extent, k.extent))) or _extent(k) < _LEAST_K:
