@@ -245,8 +245,9 @@ class CudaPrinter(Printer):
         return ["pipe.commit();"]
 
     def on_TakeSum(self, s: TakeSum) -> list[str]:
-        made = f"{s.begin} < {s.end}" if s.begin is not None else ""
-        return self.define(s.name, True, f"pipe.take({made})")
+        some = f"{s.begin} < {s.end}" if s.begin is not None else ""
+        arguments = [str(s.part), some] if some else [str(s.part)] if s.part != ZERO else []
+        return self.define(s.name, True, f"pipe.take({', '.join(arguments)})")
 
     def on_Complete(self, s: Complete) -> list[str]:
         return [self.word("complete", str(s.under_way), *s.tiles) + ";"]

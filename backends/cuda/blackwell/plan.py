@@ -7,7 +7,7 @@ from functools import cached_property
 
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Place
-from portakern.emit.clike.terms import PlanTerm
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, whole
 
 from ..hopper.plan import PIPE, PipelinePlan
 from ..under_way import Take
@@ -42,8 +42,8 @@ class CommitSum(p.Statement):
 
 @dataclass(frozen=True)
 class TakeSum(p.Statement):
-    """Consumers wait for the next sum, and have it as ``name``.  ``begin`` and ``end`` are those of a loop that may have no
-    step: then it is zero."""
+    """Consumers wait for the next sum, and have it, or the ``part`` of it of that number, as ``name``.  ``begin`` and ``end``
+    are those of a loop that may have no step: then it is zero."""
 
     NAMES = ("name",)
     MADE = ("name",)
@@ -52,17 +52,27 @@ class TakeSum(p.Statement):
     place: Place
     begin: PlanTerm | None = None
     end: PlanTerm | None = None
+    part: PlanTerm = ZERO
 
     def __str__(self) -> str:
         empty = f", or zeros unless {self.begin} < {self.end}" if self.begin is not None else ""
-        return f"{self.name}: {self.place} = the next sum{empty}"
+        part = f", its columns number {self.part}" if self.part != ZERO else ""
+        return f"{self.name}: {self.place} = the next sum{part}{empty}"
 
 
 @dataclass(frozen=True)
 class TensorPlan(PipelinePlan):
-    """``before`` makes no accumulator: sums begin in tensor memory.  ``may_be_empty``: the loop may have no step."""
+    """``before`` makes no accumulator: sums begin in tensor memory.  ``may_be_empty``: the loop may have no step.
+
+    ``parts_of_sum`` is how many parts side by side consumers take of a sum, one after the other, so that their registers do;
+    ``part`` names their number, ``places_of_part`` are the places of a tile with that part's columns, and ``taken_as`` is
+    where a part is.  ``layouts``, ``before`` and ``after`` are those of a part."""
 
     may_be_empty: bool = False
+    parts_of_sum: int = 1
+    part: str = ""
+    places_of_part: tuple[p.Scalar, ...] = ()
+    taken_as: Place | None = None
 
     def scopes(self) -> tuple[p.Scope, ...]:
         return p.Scope(self.producer), p.Scope(self.issuer), p.Scope(self.consumers)
@@ -80,8 +90,11 @@ class TensorPlan(PipelinePlan):
         early = self._early
         late = [s for s in self.after if s not in early]
         limits = (self.loop.begin, self.loop.end) if self.may_be_empty else (None, None)
-        rest = [*early, TakeSum(self.dot.acc, self.dot.place, *limits), *late]
-        return *p.used((*self.places, *self.before), rest), *rest
+        assert self.taken_as is not None
+        number = Name(self.part) if self.part else ZERO
+        rest = [*early, TakeSum(self.dot.acc, self.taken_as, *limits, number), *late]
+        body = (*p.used((*self.places_of_part, *self.before), rest), *rest)
+        return (p.Loop(self.part, ZERO, whole(self.parts_of_sum), 1, body),) if self.part else body
 
     def _step(self, deep: int = 0) -> tuple[p.Statement, ...]:
         return Take(self.dot.a.slot, PIPE), Multiply(self.dot.a, self.dot.b, deep)

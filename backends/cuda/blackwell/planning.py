@@ -9,13 +9,17 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.flat import nest_of
 from portakern.emit.clike.layouts import Layout
-from portakern.emit.clike.terms import is_zero, number
+from portakern.emit.clike.terms import Name, add, is_zero, multiply, number, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 
+from ..hopper.plan import PANEL_SIDE
 from ..hopper.planning import PipelinePlanner, obstacle_to_pipeline
 from ..plans import MULTIPLIED, CudaKernelPlan, odd_operand
 from .plan import TensorPlan
+
+_MOST_HELD = 64
+"""Registers of a thread for sums: with as many the most costly elementwise work that was tried spills none."""
 
 _ROWS, _MOST_COLUMNS = (64, 128), 256
 """Of one product of a block by itself (PTX ISA, tcgen05.mma, cta_group::1)."""
@@ -94,4 +98,19 @@ class _TensorPlanner(PipelinePlanner):
         depth = 32 // DTYPES[dot.element].bytes
         products = f"tcgen05.mma.m{dot.place.layout.rows}n{dot.place.layout.cols}k{depth} (sums in tensor memory)"
         before = tuple(s for s in made.before if not (isinstance(s, p.Fill) and s.name == dot.acc))
-        return replace(made, products=products, before=before, may_be_empty=not _steps(made.loop))
+        made = replace(made, products=products, before=before, may_be_empty=not _steps(made.loop),
+                       places_of_part=made.places, taken_as=dot.place)  # fmt: skip
+        return self._in_parts(made, dot.place.layout)
+
+    def _in_parts(self, made: TensorPlan, whole_sum: Layout) -> TensorPlan:
+        """``made`` with halves of the sum taken one after the other, where a whole one takes too many registers."""
+        origin = self.origins[self.col]
+        held, half = whole_sum.rows * whole_sum.cols // self.of.threads, whole_sum.cols // 2
+        if held <= _MOST_HELD or half % (PANEL_SIDE * (self.of.warps // 4)) or not isinstance(origin, Name):
+            return made
+        part = self.names.fresh("part")
+        layouts = {whole_sum: replace(whole_sum, cols=half)}
+        note = f"first of {half} coordinates along {self.col}, of a half of the tile"
+        moved = tuple(replace(s, value=add(s.value, multiply(Name(part), whole(half))), note=note)
+                      if s.name == origin.name else s for s in made.places)  # fmt: skip
+        return replace(p.relaid(made, layouts), loop=made.loop, parts_of_sum=2, part=part, places_of_part=moved)

@@ -12,7 +12,8 @@ from .plan import TensorPlan
 def print_tensor_pipeline(printer: Printer, k: TensorPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
     acc = k.dot.place.layout.name
-    kind = printer.named("TensorPipeline", f"Cluster, {k.slots}, {acc}")
+    parts = f", {k.parts_of_sum}" if k.parts_of_sum > 1 else ""
+    kind = printer.named("TensorPipeline", f"Cluster, {k.slots}, {acc}{parts}")
     body = [
         *printer.usings(k), *walk_of_tiles(k), *shared_slots(printer, k),
         f"{kind} pipe(dynamic_shared + {k.barriers_at});  // its barriers; and two sums in tensor memory",

@@ -13,13 +13,13 @@
 extern "C" __global__ void __launch_bounds__(320, 1) matmul_bias(
         const __grid_constant__ pk::TensorMap a_map, const __grid_constant__ pk::TensorMap w_map,
         const __grid_constant__ pk::TensorMap c_map, const float* __restrict__ bias) {
-    using Acc = pk::TensorAccumulator<128, 256, 8, pk::bf16>;  // rows along m, columns along n
+    using Acc = pk::TensorAccumulator<128, 128, 8, pk::bf16>;  // rows along m, columns along n
     using Cluster = pk::Cluster<1, 1>;  // blocks work alone
     const pk::Tiles<Cluster, 16> tiles(2, 2);  // along m and n
     extern __shared__ __align__(1024) unsigned char dynamic_shared[];
     auto* a_shared = reinterpret_cast<pk::Shared<pk::bf16, 128, 64>*>(dynamic_shared);  // 3 slots
     auto* w_shared = reinterpret_cast<pk::Shared<pk::bf16, 64, 256>*>(dynamic_shared + 49152);  // 3 slots
-    pk::TensorPipeline<Cluster, 3, Acc> pipe(dynamic_shared + 212992);  // its barriers; and two sums in tensor memory
+    pk::TensorPipeline<Cluster, 3, Acc, 2> pipe(dynamic_shared + 212992);  // its barriers; and two sums in tensor memory
 
     if (pk::warp() == 8) {
         // The producer: one thread keeps the slots full, 3 steps ahead, on into the next tile.
@@ -56,16 +56,18 @@ extern "C" __global__ void __launch_bounds__(320, 1) matmul_bias(
         // The consumers: two warpgroups, each with half of the columns.
         pk::Outbox<pk::bf16, Acc, 2> outbox(dynamic_shared + 147456);  // for the copy engine to write to memory
         for (auto tile = tiles; tile.inside(); tile.next()) {
-            const int64_t m0 = tile.row * 128;  // first of 128 coordinates along m
-            const int64_t n0 = tile.col * 256;  // first of 256 coordinates along n
-            auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1);
-            auto acc = pipe.take();
-            auto c_tile = pk::map<Acc>([](float acc, float bias) {
-                const float sum = acc + bias;
-                const float product = 0.5f * sum * (1.0f + pk::tanh(0.7978846f * (sum + 0.044715f * (sum * sum * sum))));
-                return pk::bf16(product);
-            }, acc, bias_tile);
-            outbox.send(c_tile, c_map, m0, n0);
+            for (int64_t part = 0; part < 2; ++part) {
+                const int64_t m0 = tile.row * 128;  // first of 128 coordinates along m
+                const int64_t n0 = tile.col * 256 + part * 128;  // first of 128 coordinates along n, of a half of the tile
+                auto bias_tile = pk::load<pk::ColOf<Acc>, pk::Aligned>(bias + n0, 1);
+                auto acc = pipe.take(part);
+                auto c_tile = pk::map<Acc>([](float acc, float bias) {
+                    const float sum = acc + bias;
+                    const float product = 0.5f * sum * (1.0f + pk::tanh(0.7978846f * (sum + 0.044715f * (sum * sum * sum))));
+                    return pk::bf16(product);
+                }, acc, bias_tile);
+                outbox.send(c_tile, c_map, m0, n0);
+            }
         }
         outbox.finish();  // it has read everything
     }

@@ -68,12 +68,14 @@ template <class E> PK_CONSTEXPR uint32_t instruction(int rows, int cols, bool tu
 
 /// The slots of one block, each of which goes back when the products that read it are complete; and two sums in
 /// tensor memory, used in turn, with two barriers each: `complete` and, counting warps, `taken`. Every thread has its own copy
-/// and is producer, issuer or consumer.
-template <class C, int Count, class L> struct TensorPipeline : Slots<C, Count, 1> {
+/// and is producer, issuer or consumer. A sum is taken in `Parts` of the layout L, side by side.
+template <class C, int Count, class L, int Parts = 1> struct TensorPipeline : Slots<C, Count, 1> {
     using Base = Slots<C, Count, 1>;
     using E = typename L::Operand;
     using Sum = typename SumOf<E>::Type;
-    static constexpr int warps = L::threads / kWarp, columns = max_of(32, power_of_two_from(2 * L::cols));
+    static constexpr int rows = L::rows, cols = L::cols * Parts, warps = L::threads / kWarp;
+    static constexpr int columns = max_of(32, power_of_two_from(2 * cols));
+    static_assert(cols <= 256, "one product has up to 256 columns");
 
     uint64_t *complete, *taken;  // in shared memory
     uint32_t memory;             // address of the sums
@@ -132,12 +134,12 @@ template <class C, int Count, class L> struct TensorPipeline : Slots<C, Count, 1
     /// Starts sum += a b; the slot goes back when that is complete. With `Deep`, only the first so many of k take part.
     template <int Deep = 0, class A, class B> PK_DEVICE void multiply(const A& a, const B& b) {
         constexpr int step = 32 / static_cast<int>(sizeof(E)), deep = Deep ? Deep : A::cols;
-        static_assert(A::rows == L::rows && B::cols == L::cols && A::cols == B::rows, "sizes do not match");
+        static_assert(A::rows == rows && B::cols == cols && A::cols == B::rows, "sizes do not match");
         static_assert(deep % step == 0 && deep <= A::cols, "a product takes 32 bytes of k");
-        constexpr uint32_t what = instruction<E>(L::rows, L::cols, Operand<A>::turned_left, Operand<B>::turned_right);
+        constexpr uint32_t what = instruction<E>(rows, cols, Operand<A>::turned_left, Operand<B>::turned_right);
 #pragma unroll
         for (int k = 0; k < deep; k += step) {
-            ptx::tcgen05_mma<E>(memory + sum * L::cols, Operand<A>::left(a, k), Operand<B>::right(b, k), what, keep);
+            ptx::tcgen05_mma<E>(memory + sum * cols, Operand<A>::left(a, k), Operand<B>::right(b, k), what, keep);
             keep = true;
         }
         ptx::tcgen05_commit(Base::empty + Base::slot);
@@ -152,13 +154,14 @@ template <class C, int Count, class L> struct TensorPipeline : Slots<C, Count, 1
 
     // ---- consumers: whole warpgroups
 
-    /// The next sum once it is complete; the issuer may begin another one in its place. Without `any` product it is zero.
-    PK_DEVICE Tile<Sum, L> take(bool any = true) {
+    /// A part of the next sum once it is complete; after the last one the issuer may begin another sum in its place. Without `any`
+    /// product it is zero.
+    PK_DEVICE Tile<Sum, L> take(int part = 0, bool any = true) {
         ptx::barrier_wait(complete + sum, round);
         ptx::tcgen05_fence_after();
         Tile<Sum, L> x;
-        const int first = L::warp_col(thread());
-        const uint32_t from = memory + sum * L::cols + first + (warp() % 4 << 21);  // lanes 32 w and on
+        const int first = part * L::cols + L::warp_col(thread());
+        const uint32_t from = memory + sum * cols + first + (warp() % 4 << 21);  // lanes 32 w and on
 #pragma unroll
         for (int i = 0; i < L::row_slots; i += 2)
 #pragma unroll
@@ -169,10 +172,12 @@ template <class C, int Count, class L> struct TensorPipeline : Slots<C, Count, 1
         ptx::tcgen05_wait_load();
 #pragma unroll
         for (int i = 0; i < L::slots; ++i) ptx::settled(x.v[i]);
-        ptx::tcgen05_fence_before();
-        __syncwarp();
-        if (lane() == 0) ptx::barrier_arrive(taken + sum);
-        next_sum();
+        if (part + 1 == Parts) {
+            ptx::tcgen05_fence_before();
+            __syncwarp();
+            if (lane() == 0) ptx::barrier_arrive(taken + sum);
+            next_sum();
+        }
         if (!any) {
 #pragma unroll
             for (int i = 0; i < L::slots; ++i) x.v[i] = 0;
