@@ -52,8 +52,6 @@ def _obstacle(k: CudaKernelPlan, kernel: t.Kernel, target: Target) -> str:
         return "its operands have 16 or 8 bits"
     if dot.a.shared is None or dot.b.shared is None:
         return "an operand comes from another product, in registers"
-    if DTYPES[dot.element].bytes == 1 and (dot.a.transposed or not dot.b.transposed):
-        return "operands of 8 bits lie with the contracted axis along their rows"
     if odd := odd_operand(k):
         return odd
     rows, cols = dot.place.layout.rows, dot.place.layout.cols
