@@ -13,6 +13,7 @@ import portakern as pk
 from portakern.backend import Source
 from portakern.errors import ScheduleError, SimulatorError
 from portakern.ir.program import Program
+from portakern.ir.size import Size, Sym
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
@@ -29,7 +30,7 @@ needs_host = pytest.mark.skipif(not SIMULATOR.available(BLACKWELL), reason="need
 needs_nvrtc = pytest.mark.skipif(not TOOLCHAIN.available(BLACKWELL), reason="needs NVRTC")
 
 
-def program(m: int = 200, n: int = 136, k: int = 136, dtype: str = "bf16", tile: tuple[int, int, int] = (64, 64, 64),
+def program(m: Size = 200, n: int = 136, k: int = 136, dtype: str = "bf16", tile: tuple[int, int, int] = (64, 64, 64),
             warps: int = 4, stages: int = 3, batch: int = 0, **options: str) -> Program:  # fmt: skip
     return scheduled(samples.matmul_bias(m, n, k, dtype, tile, batch), warps, stages, **{"mma": "tcgen05", **options})
 
@@ -39,8 +40,8 @@ def emitted(of: Program) -> Source:
 
 
 def by_one_block(source: Source) -> Source:
-    """All tiles one after the other, so that sums and slots are used again."""
-    return replace(source, launches=tuple(replace(x, grid=(1, 1, 1)) for x in source.launches))
+    """All tiles one after the other, by one block or cluster, so that sums and slots are used again."""
+    return replace(source, launches=tuple(replace(x, grid=(x.cluster[0], 1, 1)) for x in source.launches))
 
 
 def error_of(of: Program, source: Source) -> float:
@@ -87,7 +88,7 @@ def test_by_which_instruction(dtype: str, sizes: dict[str, int], instruction: st
     (program(tile=(64, 64, 32)), "not in panels of 8 x 128 bytes"),
     (program(m=200, n=131), "do not begin at multiples of 16 bytes"),
     (program(dtype="f32"), "16 or 8 bits"),
-    (program(cluster="2x1"), "in clusters of 2x1"),
+    (program(cluster="3x1"), "in clusters of 3x1"),
 ])  # fmt: skip
 def test_what_cannot_be_done_says_why(of: Program, why: str) -> None:
     with pytest.raises(ScheduleError, match=why):
@@ -127,6 +128,7 @@ WIDE = {"m": 128, "n": 256, "k": 64, "warps": 8, "stages": 2}
 @pytest.mark.parametrize("of", [
     program(), program(129, 520, 72, "f16", (128, 256, 64), 8, 2), program(130, 200, 200, "bf16", (128, 192, 64), 8, 2),
     program(70, 136, 72, "bf16", (64, 128, 64), 8, 2, batch=3), program(1, 8, 8, "f16", (64, 64, 64)),
+    program(200, 264, 200, cluster="2x1"), program(200, 200, 136, cluster="2x2"), program(Sym.named("M")),
 ])  # fmt: skip
 def test_right_in_every_shape(of: Program) -> None:
     """Ragged ends, one block for all tiles, and products that happen late and early."""
@@ -163,7 +165,8 @@ def summed_heads(a: pk.Tensor["M", "H", "K"], b: pk.Tensor["H", "K", "N"]):
 @needs_nvrtc
 @pytest.mark.parametrize(("op", "dtype", "schedule", "sizes"), [
     *((turned(how), "bf16", WIDE, {"M": 136, "N": 264, "K": 72}) for how in ("nt", "tn", "tt")),
-    (turned("tn"), "i8", {**WIDE, "k": 128}, {"M": 144, "N": 272, "K": 144}), (turned("nt"), "u8", None, {"M": 65, "N": 80, "K": 144}),
+    (turned("tn"), "i8", {**WIDE, "k": 128}, {"M": 144, "N": 272, "K": 144}),
+    (turned("nt"), "u8", None, {"M": 65, "N": 80, "K": 144}),
     (turned("nt", "fp8_fast"), "f8e4m3", None, {"M": 65, "N": 80, "K": 144}),
     (turned("nt", "fp8_fast"), "f8e5m2", None, {"M": 65, "N": 80, "K": 144}),
     (scaled_and_squashed, "bf16", None, {"B": 2, "M": 70, "N": 72, "K": 64}),
@@ -207,7 +210,7 @@ FIRST, TAKEN, BEGIN = "ptx::barrier_wait(complete + sum, round);", "ptx::barrier
 STARTED = f"C::sync();\n        {AFTER}\n        memory = *address;"
 COLUMNS, NUMBERS = "static_cast<uint32_t>(cols) >> 3 << 17", ""
 FAULTS: dict[str, tuple[str, *tuple[tuple[str, str], ...]]] = {
-    "the slot is never committed": ("threads wait for what never comes", (SLOT, "")),
+    "the slot is never committed": ("threads wait for what never comes", (SLOT, ";")),
     "an arrival instead of a commit": ("before the barrier was waited for that a commit",
         (SUM, SUM.replace("tcgen05_commit", "barrier_arrive"))),
     "a slot given back without a commit": ("nothing orders two accesses",
@@ -272,6 +275,14 @@ def test_a_sum_in_halves_is_kept_until_both_are_taken() -> None:
     assert "TensorPipeline<Cluster, 3, Acc, 2>" in source.text
     with pytest.raises(SimulatorError, match=r"tensor memory is|threads wait for what never comes"):
         error_of(of, with_fault(source, ("if (part + 1 == Parts) {", "if (part == 0) {")))
+
+
+@needs_host
+def test_a_slot_is_given_back_to_all_blocks_that_fill_it() -> None:
+    of = program(200, 200, 200, cluster="2x1")
+    every, own = "ptx::tcgen05_commit_to(Base::writers(), Base::empty", "ptx::tcgen05_commit(Base::empty"
+    with pytest.raises(SimulatorError, match="threads wait for what never comes"):
+        error_of(of, with_fault(by_one_block(emitted(of)), (every, own)))
 
 
 @needs_host

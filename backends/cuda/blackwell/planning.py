@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
@@ -14,7 +15,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 
 from ..hopper.plan import PANEL_SIDE
-from ..hopper.planning import PipelinePlanner, obstacle_to_pipeline
+from ..hopper.planning import PipelinePlanner, obstacle_to_pipeline, units_of
 from ..plans import MULTIPLIED, CudaKernelPlan, odd_operand
 from .plan import TensorPlan
 
@@ -83,11 +84,15 @@ class _TensorPlanner(PipelinePlanner):
         return layout.cols // (self.of.warps // 4)
 
     def _cluster(self) -> tuple[int, int]:
-        asked = str(self.kernel.schedule.option("cluster", "auto"))
-        if asked not in ("auto", "1x1"):
-            raise ScheduleError(f"{self.kernel.name} cannot run in clusters of {asked} with its sums in tensor memory",
-                                hint="take cluster=1x1")
-        return (1, 1)
+        """Pairs where there is a tile for every SM: alone, blocks of 128 x 256 ask the cache for 96 bytes a clock, of which
+        it is assumed to give 64."""
+        tiles = (self._steps(self.row), self._steps(self.col), self._batches())
+        if str(self.kernel.schedule.option("cluster", "auto")) != "auto":
+            return super()._cluster()
+        if self._of_pixels() or not all(isinstance(n, int) for n in tiles):
+            return (1, 1)
+        full = prod(int(n) for n in tiles) >= units_of(self.target.device)  # type: ignore[arg-type]
+        return next((pair for axis, pair in ((self.row, (2, 1)), (self.col, (1, 2))) if full and self._shareable(axis, 2)), (1, 1))
 
     def plan(self) -> TensorPlan:
         made = super().plan()

@@ -152,8 +152,11 @@ void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
             progress |= run_warp(fibers, (backwards ? n / kLanes - 1 - k : k) * kLanes, backwards);
             if (fault) return;
         }
-        for (int first = 0; first < n; first += 128)
-            progress |= open_barrier(fibers, first, first + 128 < n ? first + 128 : n, State::kWarpgroup);
+        for (int block = 0; block < n; block += threads)
+            for (int first = block, end; first < block + threads; first = end) {
+                end = first + 128 < block + threads ? first + 128 : block + threads;
+                progress |= open_barrier(fibers, first, end, State::kWarpgroup);
+            }
         for (int first = 0; first < n; first += threads)
             progress |= open_barrier(fibers, first, first + threads, State::kBarrier);
         progress |= open_barrier(fibers, 0, n, State::kCluster);

@@ -59,9 +59,9 @@ template <class E> void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t
     checked();
 }
 
-inline void tcgen05_commit(uint64_t* b) {
+inline void arrive_when_complete(uint64_t* b, const host::Committed& all) {
     Barrier& x = barrier(b);
-    const auto arrive = [all = host::tensor_commit(), &x] {
+    const auto arrive = [all, &x] {
         x.handed.give(all.thread, host::tensor_complete(all));
         checked();
         --x.pending;
@@ -69,6 +69,13 @@ inline void tcgen05_commit(uint64_t* b) {
     };
     if (host::early) arrive();
     else x.arrivals.push_back(arrive);
+}
+
+inline void tcgen05_commit(uint64_t* b) { arrive_when_complete(b, host::tensor_commit()); }
+inline void tcgen05_commit_to(unsigned mask, uint64_t* b) {
+    const auto all = host::tensor_commit();
+    for (int block = 0; block < host::kMostBlocks; ++block)
+        if (mask >> block & 1) arrive_when_complete(in_block(b, block), all);
 }
 
 }  // namespace pk::ptx

@@ -67,4 +67,12 @@ PK_DEVICE void tcgen05_commit(uint64_t* b) {
                  : "memory");
 }
 
+/// The same at the barriers that the blocks of `mask` in the cluster have at the same place.
+PK_DEVICE void tcgen05_commit_to(unsigned mask, uint64_t* b) {
+    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;" ::"r"(
+                     shared_address(b)),
+                 "h"(static_cast<unsigned short>(mask))
+                 : "memory");
+}
+
 }  // namespace pk::ptx

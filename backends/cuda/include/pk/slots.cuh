@@ -70,6 +70,15 @@ template <class C, int Count, int Readers> struct Slots {
         if constexpr (C::blocks > 1) C::sync();
     }
 
+    /// The blocks that write to this one's slots, a bit each: those of its column and of its row.
+    static PK_DEVICE unsigned writers() {
+        const int down = C::rank() % C::down, across = C::rank() / C::down;
+        unsigned mask = ((1u << C::down) - 1) << (across * C::down);
+#pragma unroll
+        for (int i = 0; i < C::across; ++i) mask |= 1u << (i * C::down + down);
+        return mask;
+    }
+
     PK_DEVICE void advance() {
         if (++slot == Count) slot = 0, parity ^= 1;
     }

@@ -142,7 +142,8 @@ template <class C, int Count, class L, int Parts = 1> struct TensorPipeline : Sl
             ptx::tcgen05_mma<E>(memory + sum * cols, Operand<A>::left(a, k), Operand<B>::right(b, k), what, keep);
             keep = true;
         }
-        ptx::tcgen05_commit(Base::empty + Base::slot);
+        if constexpr (C::blocks == 1) ptx::tcgen05_commit(Base::empty + Base::slot);
+        else ptx::tcgen05_commit_to(Base::writers(), Base::empty + Base::slot);
         Base::advance();
     }
 
