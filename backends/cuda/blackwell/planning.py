@@ -92,7 +92,8 @@ class _TensorPlanner(PipelinePlanner):
         if self._of_pixels() or not all(isinstance(n, int) for n in tiles):
             return (1, 1)
         full = prod(int(n) for n in tiles) >= units_of(self.target.device)  # type: ignore[arg-type]
-        return next((pair for axis, pair in ((self.row, (2, 1)), (self.col, (1, 2))) if full and self._shareable(axis, 2)), (1, 1))
+        pair = (2, 1) if self._shareable(self.row, 2) else (1, 2) if self._shareable(self.col, 2) else (1, 1)
+        return pair if full else (1, 1)
 
     def plan(self) -> TensorPlan:
         made = super().plan()
