@@ -233,6 +233,7 @@ FAULTS: dict[str, tuple[str, *tuple[tuple[str, str], ...]]] = {
     "another type of operands": (NUMBERS, ("type = same<E, bf16>", "type = same<E, f16>")),
 }  # fmt: skip
 MORE_FAULTS: dict[str, tuple[str, *tuple[tuple[str, str], ...]]] = {
+    "a block ends before its slots are back": ("on their way to barriers", ("i < Count; ++i, Base::advance()", "i < 0;")),
     "the slot is never committed": ("threads wait for what never comes", (SLOT, ";")),
     "another warp's lanes": ("lanes of tensor memory that it does not reach", ("warp() % 4 << 21", "(warp() + 1) % 4 << 21")),
     "the address is read before it is there": ("nothing orders two accesses",

@@ -19,7 +19,7 @@ def print_tensor_pipeline(printer: Printer, k: TensorPlan) -> list[str]:
         f"{kind} pipe(dynamic_shared + {k.barriers_at});  // its barriers; and two sums in tensor memory",
         "",
         *_alone("if", k.warps, f"The producer: one thread keeps the slots full, {k.slots} steps ahead, on into the next tile.",
-                printer.statements(k.producer)),
+                printer.statements(k.producer), "pipe.drain();  // no commit is on its way to a block that has ended"),
         *_alone("} else if", k.warps + 1, "The issuer: one thread starts products, up to a tile ahead of the consumers.",
                 printer.statements(k.issuer)),
         *_consumers(printer, k),
@@ -28,9 +28,9 @@ def print_tensor_pipeline(printer: Printer, k: TensorPlan) -> list[str]:
     return [*printer.opening(k), *indented(body), "}"]
 
 
-def _alone(when: str, warp: int, note: str, body: list[str]) -> list[str]:
-    """What one thread of a warp does."""
-    alone = ["if (pk::elected()) {", *indented(for_tiles(body)), "}"]
+def _alone(when: str, warp: int, note: str, body: list[str], *last: str) -> list[str]:
+    """What one thread of a warp does for each tile, and at last."""
+    alone = ["if (pk::elected()) {", *indented([*for_tiles(body), *last]), "}"]
     return [f"{when} (pk::warp() == {warp}) {{", f"    // {note}", *indented(alone)]
 
 

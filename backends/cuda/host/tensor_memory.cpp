@@ -10,6 +10,8 @@
 
 namespace host {
 
+long arrivals_to_come;
+
 namespace {
 
 constexpr int kColumns = 512, kTensorLanes = 128, kGroup = 16, kGroups = kTensorLanes / kGroup;
@@ -142,6 +144,7 @@ TensorLane& lane(void* const* lanes, int n) { return *static_cast<TensorLane*>(l
 // ---- blocks -----------------------------------------------------------------------------------------------------------
 
 void begin_tensor_memory() {
+    arrivals_to_come = 0;
     if (!used) return;
     for (Memory& m : memories) {
         m = {};
@@ -157,6 +160,7 @@ const char* left_in_tensor_memory() {
         if (of.committed < of.started) return "products of tcgen05 were started that no commit tells of";
         if (of.happened < of.started) return "products of tcgen05 are under way when their block ends";
     }
+    if (arrivals_to_come) return "commits of tcgen05 are on their way to barriers when their block ends";
     for (const Load& load : loads)
         if (load.state == Load::kUnderWay) return "a load from tensor memory is never waited for (tcgen05.wait::ld)";
     for (const Memory& m : memories)

@@ -13,6 +13,9 @@ namespace host {
 
 struct Fiber;
 
+/// How many arrivals of commits at barriers have not happened.
+extern long arrivals_to_come;
+
 /// Before a block, or a cluster of them; and what it has left undone, or nullptr.
 void begin_tensor_memory();
 const char* left_in_tensor_memory();

@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(320, 1) matmul_bias(
                     pipe.advance();
                 }
             }
+            pipe.drain();  // no commit is on its way to a block that has ended
         }
     } else if (pk::warp() == 9) {
         // The issuer: one thread starts products, up to a tile ahead of the consumers.

@@ -62,11 +62,13 @@ template <class E> void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t
 inline void arrive_when_complete(uint64_t* b, const host::Committed& all) {
     Barrier& x = barrier(b);
     const auto arrive = [all, &x] {
+        --host::arrivals_to_come;
         x.handed.give(all.thread, host::tensor_complete(all));
         checked();
         --x.pending;
         complete(x);
     };
+    ++host::arrivals_to_come;
     if (host::early) arrive();
     else x.arrivals.push_back(arrive);
 }

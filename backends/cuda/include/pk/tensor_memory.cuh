@@ -115,6 +115,11 @@ template <class C, int Count, class L, int Parts = 1> struct TensorPipeline : Sl
         if (++sum == 2) sum = 0, round ^= 1;
     }
 
+    /// The producer's last word: all slots have come back, so no commit is on its way to this block's barriers when it ends.
+    PK_DEVICE void drain() {
+        for (int i = 0; i < Count; ++i, Base::advance()) ptx::barrier_wait(Base::empty + Base::slot, Base::parity ^ 1);
+    }
+
     // ---- the issuer: one thread
 
     /// Waits until the sum that was here has been taken; the next product begins a new one.
