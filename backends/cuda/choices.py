@@ -33,4 +33,7 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "contraction" if device.has("wgmma") and nest.dots in ("bf16", "f16"):
             return {"m": (64, 128, 256), "n": (64, 128, 256), "k": (64, 128), "warps": (4, 8), "stages": (2, 3, 4, 5, 6, 8),
                     "cluster": ("1x1", "2x1", "1x2"), "band": (4, 8, 16)}  # fmt: skip
+        case "contraction" if device.has("tcgen05") and nest.dots in ("bf16", "f16"):
+            return {"m": (64, 128), "n": (64, 128, 192, 256), "k": (64, 128), "warps": (4, 8), "stages": (2, 3, 4, 5, 6, 8, 12),
+                    "cluster": ("1x1", "2x1", "1x2"), "band": (4, 8, 16)}  # fmt: skip
     return {}

@@ -22,6 +22,7 @@ from portakern.ir.program import Program
 
 from .addresses import CudaPlanner
 from .attention import WalkPlan, walked
+from .blackwell import in_tensor_memory
 from .exact import with_exact_sums
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
@@ -34,11 +35,14 @@ INCLUDE = Path(__file__).parent / "include"
 _MATRIX_OPERANDS = {*MULTIPLIED, "f32", "f64"}
 PRECISIONS = {"ieee": _MATRIX_OPERANDS, "tf32": {"f32"}, "fp8_fast": {"f8e4m3", "f8e5m2"}}
 """Which operands are multiplied with each precision."""
+INSTRUCTIONS = ("sync", "wgmma", "tcgen05", "fma")
+"""What ``mma`` may ask for beside the ways of f32."""
 DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan)
 """Plans that lay out their shared memory by themselves."""
 
 OPTIONS = {
-    "mma": "instructions of products, of 16 bits: sync (mma.sync), wgmma (sm_90a, where tiles allow it), or auto; of f32: "
+    "mma": "instructions of products, of 16 bits: sync (mma.sync), wgmma (sm_90a) or tcgen05 (sm_100a; both where tiles allow "
+    "it), or auto; of f32: "
     "bf16x6 (six of bf16 by mma.sync), bf16x6-wgmma, fma, or auto",
     "copies": "who copies the operands of wgmma to shared memory: threads, engine (TMA, in a pipeline between warps), or auto",
     "stores": "who writes the result of such a pipeline: threads, engine (through shared memory), or auto",
@@ -76,8 +80,8 @@ class CudaEmitter(CLikeEmitter):
             if warps & (warps - 1) or not 1 <= warps <= 16:
                 found.append(Missing(f"{kernel.name} with {warps} warps", line, "1, 2, 4, 8 or 16 warps"))
             asked = kernel.schedule.option("mma", "auto")
-            if asked not in ("auto", "sync", "wgmma", "fma", *WAYS):
-                found.append(Missing(f"the option mma={asked}", line, f"auto, sync, wgmma, fma, {' or '.join(WAYS)}"))
+            if asked not in ("auto", *INSTRUCTIONS, *WAYS):
+                found.append(Missing(f"the option mma={asked}", line, f"auto, {', '.join(INSTRUCTIONS)}, {' or '.join(WAYS)}"))
             if kernel.schedule.option("keep", "none") not in KEPT:
                 found.append(Missing(f"the option keep={kernel.schedule.option('keep', '')}", line, ", ".join(KEPT)))
             for name in ("copies", "stores"):
@@ -100,7 +104,9 @@ class CudaEmitter(CLikeEmitter):
         made = CudaKernelPlan(**vars(plan), products=thirds or products_of(plan, asked, target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
-        planned = pipelined(narrowed(made, kernel, target), kernel, target)
+        planned = in_tensor_memory(made, kernel, target)
+        if planned is made:
+            planned = pipelined(narrowed(made, kernel, target), kernel, target)
         if isinstance(planned, DYNAMIC):
             return planned
         flat = replace(planned, body=flattened(planned.body))
@@ -156,8 +162,9 @@ _HELD = {
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
     "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",), "thirds_wgmma": ("Thirds", "sum_of"),
-    "shifted": ("load_shifted", "store_rows", "RowWriter"), "tile": ("map", "fill"),
-    "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",), "wgmma": ("WarpgroupAccumulator",),
+    "shifted": ("load_shifted", "store_rows", "RowWriter"), "tensor_memory": ("TensorAccumulator", "TensorPipeline"),
+    "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",),
+    "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip
 HOME = {word: header for header, words in _HELD.items() for word in words}
 """Words of the vocabulary -> the header that holds them, but for those that come with others."""

@@ -37,7 +37,7 @@ from portakern.tools.process import run_tool
 from .races import told
 
 HOST = Path(__file__).parent / "host"
-METHOD = "CUDA C++ on host fibers 3"
+METHOD = "CUDA C++ on host fibers 4"
 TEXT = "kernel.cu"
 """What the emitted text is called where its lines are named."""
 HINT = "install g++ or clang++, or: pip install 'portakern[cpp]'"
@@ -48,8 +48,10 @@ _WATCHED = "-fsanitize=thread"
 _FIRST = "cuda_host.hpp"
 """What every text includes first."""
 _HEADER = (*_FLAGS, _WATCHED, "-x", "c++-header")
-_LINKED = ("host.cpp", "races.cpp")
+_LINKED = ("host.cpp", "races.cpp", "tensor_memory.cpp")
 """What is linked to every kernel."""
+_READ = (_FIRST, "races.hpp", "tensor_memory.hpp", "tensor_descriptors.hpp")
+"""What they include."""
 _parts: dict[tuple[Path, str], Path] = {}
 """What this process has compared with the cache's entry: that takes a while."""
 _DYNAMIC = "extern __shared__ __align__(1024) unsigned char dynamic_shared[];"
@@ -83,7 +85,8 @@ class CudaInterpreter:
             return Availability(False, f"{error.message}; {error.hint}")
 
     def method(self, target: Target) -> str:
-        return f"{METHOD} (lane layouts of mma.sync)"
+        modelled = "lane layouts of mma.sync" + (", tensor memory of tcgen05" if target.device.has("tcgen05") else "")
+        return f"{METHOD} ({modelled})"
 
     def load(self, source: Source, binary: CompiledBinary | None) -> HostProgram:
         return HostProgram(source, _compile(source))
@@ -160,7 +163,7 @@ def must_be_of_a_device(data: bytes) -> None:
 def _part(name: str, flags: Sequence[str], command: Sequence[str], version: str) -> Path:
     """A file of ``host/``, the same for every kernel, compiled; it lies in the cache."""
     cache = Cache()
-    key = digest("cuda-fibers", name, [(HOST / x).read_text() for x in (name, _FIRST, "races.hpp")], flags, version)
+    key = digest("cuda-fibers", name, [(HOST / x).read_text() for x in (name, *_READ)], flags, version)
     path = _parts.get((cache.directory, key))
     if path is None or not path.exists():
         path = cache.file(key)

@@ -178,5 +178,10 @@ def _obstacle_to_wgmma(k: KernelPlan, dots: Sequence[p.Dot], target: Target) -> 
         down = min(k.warps, rows // 16)  # warps below each other; the tile may be several times as high
         if k.warps % 4 or rows % 64 or k.warps % down or rows % (16 * down) or cols % (64 * (k.warps // down)):
             return f"{k.warps} warps do not share {rows} x {cols} elements in blocks of 64 rows and 64 columns or more"
+    return odd_operand(k)
+
+
+def odd_operand(k: KernelPlan) -> str:
+    """Which operand in shared memory the matrix unit cannot read by itself, and why; empty where it can read all."""
     odd = next((x for x in k.shared if x.cols * DTYPES[x.dtype].bytes % 128 or x.rows % 8), None)
     return f"the operand {odd.name} is {odd.rows} x {odd.cols}, not in panels of 8 x 128 bytes" if odd else ""

@@ -9,6 +9,7 @@ from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
+from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
 from .hopper import Fetched, NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
 from .lines import PADDING, Lines
 from .plans import (
@@ -87,7 +88,7 @@ class CudaPrinter(Printer):
         self.dialect = WARPGROUP_DIALECT if by_warpgroups(k) else DIALECT
         if isinstance(k, PipelinePlan):
             self.plan = k
-            return print_pipeline(self, k)
+            return print_tensor_pipeline(self, k) if isinstance(k, TensorPlan) else print_pipeline(self, k)
         if isinstance(k, NarrowPlan):
             self.plan = k
             return print_narrow(self, k)
@@ -121,7 +122,9 @@ class CudaPrinter(Printer):
             text, width = super().layout(x), vector_width(self.plan, x)
             return text if width == 8 else text[:-1] + f", {width}>"
         element, by = self.dialect.type(x.element), ""
-        if by_warpgroups(self.plan):
+        if isinstance(self.plan, TensorPlan):
+            by = "Tensor"
+        elif by_warpgroups(self.plan):
             by = "Warpgroup"
         elif self._in_thirds(x) and any(isinstance(s, Thirds) for s in self.plan.shared):
             by, element = "Warpgroup", "pk::bf16"
@@ -230,6 +233,21 @@ class CudaPrinter(Printer):
     def fed(self, x: Fed) -> str:
         text = f"{x.feed.name}.next()"
         return self.word("transposed", "", text) if x.transposed else text
+
+    def on_BeginSum(self, s: BeginSum) -> list[str]:
+        return ["pipe.begin();  // once the sum of the tile before the last has been taken"]
+
+    def on_Multiply(self, s: Multiply) -> list[str]:
+        deep = f"<{s.deep}>" if s.deep else ""
+        return [f"pipe.multiply{deep}({self.operand(s.a)}, {self.operand(s.b)});"]
+
+    def on_CommitSum(self, s: CommitSum) -> list[str]:
+        return ["pipe.commit();"]
+
+    def on_TakeSum(self, s: TakeSum) -> list[str]:
+        some = f"{s.begin} < {s.end}" if s.begin is not None else ""
+        arguments = [str(s.part), some] if some else [str(s.part)] if s.part != ZERO else []
+        return self.define(s.name, True, f"pipe.take({', '.join(arguments)})")
 
     def on_Complete(self, s: Complete) -> list[str]:
         return [self.word("complete", str(s.under_way), *s.tiles) + ";"]

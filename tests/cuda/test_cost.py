@@ -13,6 +13,7 @@ from portakern.backends.cuda.cost.features import Features
 from portakern.backends.cuda.cost.rates import tensor_scale
 from portakern.backends.cuda.cost.values import State, TooLong, follow
 from portakern.backends.cuda.sass.disassembler import disassembler
+from portakern.backends.cuda.sass.mix import tensor_shape
 from portakern.backends.cuda.sass.reader import Instruction, read
 from portakern.backends.cuda.toolchain import CudaToolchain
 from portakern.registry import registry
@@ -43,6 +44,14 @@ def after(*lines: str, constants: bytes = b"", **special: int) -> dict[str, int 
     state = State(constants, {f"SR_{k.replace('_', '.')}": v for k, v in special.items()})
     follow(code_of(*lines, "EXIT"), state)
     return state.r
+
+
+@pytest.mark.quick
+def test_a_product_of_tcgen05_is_what_its_descriptor_says() -> None:
+    code = code_of("UMOV UR4, 0x8400490", "UTCHMMA gdesc[UR8], gdesc[UR10], tmem[UR12], tmem[UR14], idesc[UR4], UP0", "EXIT")
+    followed = follow(code, State(b"", {}))
+    assert tensor_shape(code[1], followed.described.get(1)) == (128, 256, 16)
+    assert tensor_shape(code[1]) is None and tensor_scale("UTCQMMA") == 2 * tensor_scale("UTCHMMA")
 
 
 @pytest.mark.quick

@@ -19,7 +19,7 @@ from ..sass.reader import read
 from .features import Features, features
 from .rates import RATES
 
-VERSION = "4"
+VERSION = "5"
 """Raised whenever the same code would be priced otherwise."""
 
 

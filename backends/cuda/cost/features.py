@@ -151,8 +151,9 @@ def _sampled(warps: int) -> Mapping[int, float]:
     if warps <= _WARPS:
         return dict.fromkeys(range(warps), 1.0)
     groups = warps // 4
-    if warps % 4 == 0 and groups <= 4:
-        return {n: w for g in range(groups) for n, w in ((4 * g, 1.0), (4 * g + 1, 3.0))}
+    if groups <= 4:
+        rest = dict.fromkeys(range(4 * groups, warps), 1.0)
+        return {n: w for g in range(groups) for n, w in ((4 * g, 1.0), (4 * g + 1, 3.0))} | rest
     return {0: 1.0, 1: warps - 2.0, warps - 1: 1.0}
 
 
@@ -185,7 +186,7 @@ def _constants(d: Dispatch) -> bytes:
 def _work(code: tuple[Instruction, ...], way: Followed, rates: Rates, boxes: Sequence[float]) -> Work:
     """Of one warp: instructions by kind, bytes, FLOP, and clocks of the tensor cores."""
     found: Work = defaultdict(float)
-    for x, issued, done in zip(code, way.issued, way.done, strict=True):
+    for n, (x, issued, done) in enumerate(zip(code, way.issued, way.done, strict=True)):
         if not issued:
             continue
         kind = kind_of(x)
@@ -204,12 +205,12 @@ def _work(code: tuple[Instruction, ...], way: Followed, rates: Rates, boxes: Seq
         if x.name.startswith(("UTMALDG", "UTMASTG", "UTMAREDG")) and boxes:
             found["global"] += done * sum(boxes) / len(boxes)
             found["shared"] += done * sum(boxes) / len(boxes)
-        if (shape := tensor_shape(x)) is not None:
-            m, n, k = shape
-            of_four = "GMMA" in x.name
-            flops = 2.0 * m * n * k / (4 if of_four else 1)
+        if (shape := tensor_shape(x, way.described.get(n))) is not None:
+            of_four, alone = "GMMA" in x.name, x.name.startswith("UTC")
+            flops = 2.0 * math.prod(shape) / (4 if of_four else 1)
+            share = 1.0 if of_four or alone else rates.mma
             found["tensor flops"] += done * flops
-            found["tensor cycles"] += done * flops / (rates.tensor * tensor_scale(x.opcode) * (1.0 if of_four else rates.mma))
+            found["tensor cycles"] += done * flops / (rates.tensor * tensor_scale(x.opcode) * share)
     return found
 
 

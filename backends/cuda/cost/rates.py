@@ -51,6 +51,7 @@ WIDER = {"8-bit": 2.0, "tf32": 0.5, "f64": 1 / 16}
 
 def tensor_scale(opcode: str) -> float:
     """How fast a product is by its operands, against 16-bit ones."""
+    opcode = opcode.removeprefix("UTC")
     if opcode.startswith("D"):
         return WIDER["f64"]
     if opcode.startswith(("I", "Q")) or ".E4M3" in opcode or ".E5M2" in opcode:

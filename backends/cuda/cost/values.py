@@ -42,12 +42,14 @@ Step = Callable[[State], int | None]
 @dataclass
 class Followed:
     """``issued`` and ``done`` by number of instruction: predicated ones that do nothing are issued all the same; ``trace`` are
-    the instructions in order; ``doubts`` are branches that hang on unknown values."""
+    the instructions in order; ``doubts`` are branches that hang on unknown values; ``described`` are the instruction
+    descriptors of products of tcgen05, as far as they are known."""
 
     issued: list[int]
     done: list[int]
     trace: list[int]
     doubts: set[int]
+    described: dict[int, int] = field(default_factory=dict)
 
 
 def follow(code: tuple[Instruction, ...], state: State, limit: int = LIMIT) -> Followed:
@@ -73,12 +75,15 @@ def follow(code: tuple[Instruction, ...], state: State, limit: int = LIMIT) -> F
                 at += 1
                 continue
         found.done[at] += 1
+        if (where := _DESCRIBED.search(code[at].operands)) and (what := state.r.get(where[1])) is not None:
+            found.described[at] = what
         step = steps[at]
         to = step(state) if step is not None else None
         at = at + 1 if to is None else to
     return found
 
 
+_DESCRIBED = re.compile(r"idesc\[(UR\d+)\]")
 _JUMPS = ("BRA", "EXIT", "RET", "BRX")
 
 

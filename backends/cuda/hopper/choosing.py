@@ -8,17 +8,17 @@ from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
-from portakern.emit.product_time import CUDA, Product, numbers_of_parts
+from portakern.emit.product_time import BLACKWELL, CUDA, Pace, Product, numbers_of_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..plans import MULTIPLIED
 from .narrow import FEW_ROWS, LEAST_COLUMNS, narrow_schedules
 from .packing import worth_packing
-from .planning import UNITS
+from .planning import units_of
 
 
 @dataclass(frozen=True)
-class _Tile:
+class Tile:
     """``rate`` is how much of the matrix unit's rate it reaches where operands are there, relative to the first one (H100, see
     :mod:`portakern.emit.product_time`); ``cut`` the same where rows are no whole sectors of the cache, so that the copy engine
     fetches more (bf16 on an H200)."""
@@ -36,19 +36,28 @@ class _Tile:
     def shape(self) -> tuple[int, int, int]:
         return self.m, self.n, self.k
 
-    def of(self, bytes_: int) -> _Tile:
+    def of(self, bytes_: int) -> Tile:
         """As many bytes of elements of another size."""
         return replace(self, k=self.k * self.bytes // bytes_, bytes=bytes_)
 
 
-_TILES = (
-    _Tile(128, 256, 64, 8, 4, 1.0, 0.95),
-    _Tile(256, 128, 64, 8, 4, 0.915, 0.81),
-    _Tile(128, 192, 64, 8, 4, 0.97, 0.905),
-    _Tile(128, 128, 64, 8, 6, 1.055, 0.71),
-    _Tile(64, 128, 64, 4, 8, 0.77, 0.6),
-    _Tile(64, 64, 64, 4, 12, 0.6, 0.4),
+TILES_BY_WARPGROUPS = (
+    Tile(128, 256, 64, 8, 4, 1.0, 0.95),
+    Tile(256, 128, 64, 8, 4, 0.915, 0.81),
+    Tile(128, 192, 64, 8, 4, 0.97, 0.905),
+    Tile(128, 128, 64, 8, 6, 1.055, 0.71),
+    Tile(64, 128, 64, 4, 8, 0.77, 0.6),
+    Tile(64, 64, 64, 4, 12, 0.6, 0.4),
 )
+TILES_IN_TENSOR_MEMORY = (
+    Tile(128, 256, 64, 8, 4, 1.0, 0.95),
+    Tile(128, 192, 64, 8, 4, 0.9, 0.85),
+    Tile(128, 128, 64, 8, 6, 0.75, 0.6),
+    Tile(64, 128, 64, 4, 8, 0.5, 0.4),
+    Tile(64, 64, 64, 4, 12, 0.375, 0.25),
+)
+"""Of tcgen05.  Nothing was measured: rates are what shared memory allows, which takes each operand in and gives it out once, of
+128 bytes a clock (m n / (m + n) of a tile, by that of the best one); ``cut`` is a guess."""
 _LEAST_K = 32
 """Shorter sums are over before a pipeline is filled."""
 
@@ -64,11 +73,11 @@ def multiplied_whole(nest: Nest) -> str:
 def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     """Best first; empty where the product is too small, or its rows cannot be fetched by the copy engine."""
     m, n, k = (nest.role(x)[0] for x in "mnk")
-    dtype = multiplied_whole(nest)
-    if not dtype or not (device.has("tma") and device.has("wgmma")):
+    dtype, by_warpgroups = multiplied_whole(nest), device.has("wgmma")
+    if not dtype or not device.has("tma") or not (by_warpgroups or device.has("tcgen05")):
         return []
     bytes_ = DTYPES[dtype].bytes
-    tiles = [t.of(bytes_) for t in _TILES]
+    tiles = [t.of(bytes_) for t in (TILES_BY_WARPGROUPS if by_warpgroups else TILES_IN_TENSOR_MEMORY)]
     if nest.groups and (_extent(k) % tiles[0].k or _extent(m) < tiles[-1].m):
         return []  # groups of weights that are no whole steps, of which a pipeline would multiply zeros; or few rows
     static = isinstance(n.extent, int) and isinstance(k.extent, int)
@@ -76,7 +85,7 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
         return []  # the copy engine, and narrow products, take rows of the left operand as they lie
     few = m.extent == 1 or (static and isinstance(m.extent, int) and 1 < m.extent <= FEW_ROWS)
     if few and bytes_ == 2 and _extent(n) >= LEAST_COLUMNS and _extent(k) >= 512 and _extent(n) % 8 == _extent(k) % 8 == 0:
-        return narrow_schedules(nest, device.count("units", UNITS))
+        return narrow_schedules(nest, units_of(device))
     granule = 16 // bytes_
     within_reach = all(isinstance(a.extent, int) and a.extent % granule == 0 for a in (n, k))
     if not (within_reach or (bytes_ == 2 and worth_packing(m.extent, n.extent, k.extent))) or _extent(k) < _LEAST_K:
@@ -84,25 +93,21 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
     fitting = [t for t in tiles if t.m == 64 or _extent(m) > 64]
-    product = Product.of(nest, device, bytes_, UNITS)
+    product = Product.of(nest, device, bytes_, units_of(device))
     if product is None:
-        return [_schedule(nest, t) for t in sorted(fitting, key=lambda t: _rounds(t, nest, device.count("units", UNITS)))]
-    return _fastest(product, nest, fitting)
+        return [_schedule(nest, t) for t in sorted(fitting, key=lambda t: _rounds(t, nest, units_of(device)))]
+    return _fastest(product, nest, fitting, CUDA if device.has("wgmma") else BLACKWELL)
 
 
-def _fastest(product: Product, nest: Nest, fitting: Sequence[_Tile]) -> list[Schedule]:
+def _fastest(product: Product, nest: Nest, fitting: Sequence[Tile], pace: Pace) -> list[Schedule]:
     """Each tile at its best number of parts, then whole; the fastest first."""
 
-    def best(t: _Tile) -> tuple[float, int]:
-        return min((_microseconds(product, t, parts, nest), parts) for parts in numbers_of_parts(product, t.shape))
+    def best(t: Tile) -> tuple[float, int]:
+        return min((product.microseconds(pace, t.shape, _rate(t, nest), parts), parts) for parts in numbers_of_parts(product, t.shape))
 
     ranked = sorted(((best(t), t) for t in fitting), key=lambda x: x[0])
     found = [_schedule(nest, t, parts) for (_, parts), t in ranked]
     return list(dict.fromkeys([*found, *(_schedule(nest, t) for _, t in ranked)]))
-
-
-def _microseconds(product: Product, t: _Tile, parts: int, nest: Nest) -> float:
-    return product.microseconds(CUDA, t.shape, t.rate if _whole_sectors(nest) else t.cut, parts)
 
 
 def _extent(axis: NestAxis) -> int:
@@ -110,21 +115,22 @@ def _extent(axis: NestAxis) -> int:
     return max(axis.extent, 1) if isinstance(axis.extent, int) else 1 << 12
 
 
-def _tiles(t: _Tile, nest: Nest) -> int:
+def _tiles(t: Tile, nest: Nest) -> int:
     m, n = (nest.role(x)[0] for x in "mn")
     return -(-_extent(m) // t.m) * -(-_extent(n) // t.n) * prod(map(_extent, nest.role("batch")))
 
 
-def _rounds(t: _Tile, nest: Nest, units: int) -> float:
+def _rounds(t: Tile, nest: Nest, units: int) -> float:
     """Of open extents, taken for long ones: rounds of tiles on all units times the work of one."""
-    return -(-_tiles(t, nest) // units) * t.m * t.n / (t.rate if _whole_sectors(nest) else t.cut)
+    return -(-_tiles(t, nest) // units) * t.m * t.n / _rate(t, nest)
 
 
-def _whole_sectors(nest: Nest) -> bool:
-    return all(_extent(a) % 16 == 0 or _extent(a) % 8 for a in (*nest.role("n"), *nest.role("k")))  # packed: whole lines
+def _rate(t: Tile, nest: Nest) -> float:
+    extents = [_extent(a) for a in (*nest.role("n"), *nest.role("k"))]
+    return t.rate if all(e % 16 == 0 or e % 8 for e in extents) else t.cut  # packed: whole lines
 
 
-def _schedule(nest: Nest, t: _Tile, parts: int = 1) -> Schedule:
+def _schedule(nest: Nest, t: Tile, parts: int = 1) -> Schedule:
     sizes = {nest.role(x)[0].name: size for x, size in (("m", t.m), ("n", t.n), ("k", t.k))}
     options = (("split_k", parts),) if parts > 1 else ()
     return Schedule(tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes), t.stages, t.warps, options)

@@ -165,7 +165,8 @@ def narrow_schedules(nest: Nest, units: int) -> list[Schedule]:
 def narrowed(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
     """``plan`` as a row times a matrix, where it is one and nothing else was asked for."""
     asked = (kernel.schedule.option("mma", "auto"), kernel.schedule.option("copies", "auto"))
-    if asked != ("auto", "auto") or not (target.device.has("cluster") and target.device.has("wgmma")):
+    device = target.device
+    if asked != ("auto", "auto") or not (device.has("cluster") and (device.has("wgmma") or device.has("tcgen05"))):
         return plan
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
     loops = [s for s in plan.body if isinstance(s, p.Loop)]

@@ -18,7 +18,9 @@ from ..under_way import AsyncProduct, Feed, StartProducts, Take, ordered
 WARPGROUP = 128
 """Threads of a warpgroup: the producer is one, and the consumers are one or two."""
 
-PANEL_BYTES = 64 * 64 * 2
+PANEL_SIDE = 64
+"""Rows, and columns of 16 bits, of a panel through which results leave."""
+PANEL_BYTES = PANEL_SIDE * PANEL_SIDE * 2
 
 PRODUCT_BYTES = 32
 """Along the contracted axis, of each operand of one wgmma: 16 elements of 16 bits."""
@@ -55,18 +57,25 @@ class Fetched(p.StatementPart):
 
 @dataclass(frozen=True)
 class SendTile(p.StoreTile):
-    """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup.  ``at`` as in Feed."""
+    """A store that the copy engine does, through ``panels`` panels of shared memory for each warpgroup, of ``rows`` rows.
+    ``at`` as in Feed."""
 
     UNREAD = ("access",)
 
     map: TensorMap | None = None
     at: tuple[PlanTerm, ...] = ()
     panels: int = 2
+    rows: int = PANEL_SIDE
+
+    @property
+    def bytes(self) -> int:
+        """Of a warpgroup's panels."""
+        return self.panels * self.rows * PANEL_SIDE * 2
 
     def __str__(self) -> str:
         assert self.map is not None
         at = ", ".join(map(str, self.at))
-        return f"send {self.value} to {self.map.array} at ({at}) by {self.panels} panels of 64 x 64 in turn"
+        return f"send {self.value} to {self.map.array} at ({at}) by {self.panels} panels of {self.rows} x {PANEL_SIDE} in turn"
 
 
 @dataclass(frozen=True)
@@ -177,8 +186,8 @@ class PipelinePlan(CudaKernelPlan):
     @property
     def barriers_at(self) -> int:
         """Where the pipeline's barriers lie in shared memory, behind all else."""
-        panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.panels
-        return self.outbox_at + panels * PANEL_BYTES + (self.written.bytes if self.written else 0)
+        panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.bytes
+        return self.outbox_at + panels + (self.written.bytes if self.written else 0)
 
     @property
     def sent(self) -> SendTile | None:
@@ -219,6 +228,15 @@ class PipelinePlan(CudaKernelPlan):
         left = -(-(end % self.loop.step) // depth) * depth
         return left % self.loop.step
 
+    @property
+    def roles(self) -> list[str]:
+        return [f"consumers: {self.warps} warps; producer: one thread of {WARPGROUP // 32} warps"]
+
+    @property
+    def parts(self) -> dict[str, tuple[p.Statement, ...]]:
+        """Who does what for each tile."""
+        return {"producer": self.producer, "consumers": self.consumers}
+
     def __str__(self) -> str:
         params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
         down, across = self.cluster
@@ -227,15 +245,14 @@ class PipelinePlan(CudaKernelPlan):
             f"    products by {self.products}",
             f"    blocks {self.blocks}, in clusters of {down} below each other x {across} side by side",
             f"    tiles {self.rows} x {self.cols} x {self.batches}, one after the other, in bands {self.band} clusters high",
-            f"    consumers: {self.warps} warps; producer: one thread of {WARPGROUP // 32} warps",
+            *(f"    {x}" for x in self.roles),
             f"    slots {self.slots} of {self.slot_bytes} bytes, each with a barrier for what arrives and one for its readers",
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.shared),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
         ]
-        producer, consumers = (_indent([*map(str, x)]) for x in (self.producer, self.consumers))
-        lines = [*head, "    producer, for each tile", *producer, "    consumers, for each tile", *consumers]
-        return "\n".join(lines) + "\n"
+        parts = [x for who, does in self.parts.items() for x in (f"    {who}, for each tile", *_indent([*map(str, does)]))]
+        return "\n".join([*head, *parts]) + "\n"
 
 
 def _indent(lines: list[str]) -> list[str]:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from portakern.backend import Pixels, Target, TensorMap
+from portakern.device import Device
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.flat import nest_of
 from portakern.emit.clike.grid import note_of, unfolded
-from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.layouts import Layout, dims_of, tiles_of
 from portakern.emit.clike.memory import pixels
 from portakern.emit.clike.terms import (
     ONE,
@@ -32,7 +33,7 @@ from portakern.ir.size import Size, ceildiv, divides, product
 
 from ..plans import CudaKernelPlan, by_warpgroups
 from .images import PixelsWritten, obstacle_to_pixels, walked_pixels, written_pixels
-from .plan import PANEL_BYTES, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
+from .plan import PANEL_SIDE, WARPGROUP, Fetched, PipelinePlan, SendTile, WriteRows
 
 MOVERS = ("auto", "threads", "engine")
 """Who moves tiles between memory and shared memory: the threads that multiply, or the copy engine."""
@@ -40,8 +41,14 @@ MOVERS = ("auto", "threads", "engine")
 ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 """Statements that need no barrier of the block, so that some of its warps may do them alone."""
 
-UNITS = 132
-"""SMs where the device does not say (H100 SXM and H200); with fewer, some blocks run after the others."""
+UNITS, TENSOR_UNITS = 132, 148
+"""SMs where the device does not say (H100 SXM and H200; B200); with fewer, some blocks run after the others."""
+
+
+def units_of(device: Device) -> int:
+    """SMs of ``device``, or where it is an instruction set those of its usual product."""
+    return device.count("units", TENSOR_UNITS if device.has("tcgen05") else UNITS)
+
 
 _MOST_DIMS = 5
 FIRST = t.Index()
@@ -69,7 +76,7 @@ def pipelined(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKer
         return plan
     obstacle = obstacle_to_pipeline(plan, kernel, target)
     if not obstacle:
-        return _Pipeline(plan, kernel, target).plan()
+        return PipelinePlanner(plan, kernel, target).plan()
     if asked == "engine":
         raise ScheduleError(f"{kernel.name} cannot use the copy engine on {target}: {obstacle}",
                             hint="take copies=threads, or other tiles")
@@ -207,8 +214,10 @@ def described(op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[i
 # ---- the plan -----------------------------------------------------------------------------------------------------------
 
 
-class _Pipeline:
+class PipelinePlanner:
     """Builds the pipeline's plan from the plain one: its layouts, epilogue and addresses stay as they are."""
+
+    kind: type[PipelinePlan] = PipelinePlan
 
     def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
         self.of, self.kernel, self.target = plan, kernel, target
@@ -235,12 +244,21 @@ class _Pipeline:
         tiles = (self._steps(self.row), self._steps(self.col), self._batches())
         assert self.loop.pipeline is not None
         fields = {**vars(self.of), "params": tuple(params), "blocks": self._blocks(tiles)}
-        return PipelinePlan(
+        return self.kind(
             **fields, cluster=self.cluster, band=int(self.kernel.schedule.option("band", _BAND)), rows=tiles[0], cols=tiles[1],
             batches=tiles[2], slots=self.loop.pipeline.slots, feeds=feeds, places=places,
             loop=replace(self.loop, pipeline=None), around=tuple(self.around), limits=_limits(before, self.loop),
             before=before, after=after,
         )  # fmt: skip
+
+    @property
+    def panel_rows(self) -> int:
+        """Of a panel through which a warpgroup sends its results."""
+        return PANEL_SIDE
+
+    def columns_of_a_warp(self, layout: Layout) -> int:
+        """Warps lie below each other as far as the rows of a tile reach, then side by side."""
+        return layout.cols // (self.of.warps // min(self.of.warps, layout.rows // 16))
 
     def _places(self) -> tuple[tuple[p.Scalar, ...], int]:
         """Coordinates from a tile's number, and how many statements of the plain plan they stand for."""
@@ -300,7 +318,7 @@ class _Pipeline:
         """As many blocks as run at once, in whole clusters; fewer where there are fewer tiles."""
         down, across = self.cluster
         clusters = product((ceildiv(tiles[0], down), ceildiv(tiles[1], across), tiles[2]))
-        most = max(1, self.target.device.count("units", UNITS) // (down * across))
+        most = max(1, units_of(self.target.device) // (down * across))
         return (min(clusters, most) if isinstance(clusters, int) else most) * down * across
 
     def _feeds(self) -> tuple[Fetched, ...]:
@@ -344,7 +362,7 @@ class _Pipeline:
         assert self.loop.pipeline is not None
         used = self.loop.pipeline.slots * slot_bytes + 1024
         left = self.target.device.count("shared_bytes_per_block") - used
-        room = left // (self.of.threads // WARPGROUP * PANEL_BYTES)
+        room = left // (self.of.threads // WARPGROUP * self.panel_rows * PANEL_SIDE * 2)
         stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
         obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
         if not obstacle and room < 1:
@@ -355,9 +373,10 @@ class _Pipeline:
                                     hint="take stores=threads")
             return self._by_rows(after, left) if MISALIGNED in obstacle and asked == "auto" else after
         to = written_pixels(stores[0], self.row)
-        spec, at = (self._described(stores[0], [self.row, self.col], (64, 64)) if isinstance(to, str)
+        spec, at = (self._described(stores[0], [self.row, self.col], (self.panel_rows, PANEL_SIDE)) if isinstance(to, str)
                     else self._written(stores[0], to))  # fmt: skip
-        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=min(_PANELS, room))
+        panels = min(_PANELS, room)
+        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels, rows=self.panel_rows)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
 
     def _written(self, store: t.Store, to: PixelsWritten) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
@@ -365,7 +384,7 @@ class _Pipeline:
         innermost spatial dim first."""
         none = (0,) * len(to.positions)
         spec = TensorMap(self.names.fresh(f"{buffer_name(store)}_map"), buffer_name(store), to.shape, to.strides,
-                         (*(1,) * len(none), 64, 64), pixels=Pixels(none, none, (1,) * len(none)),
+                         (*(1,) * len(none), self.panel_rows, PANEL_SIDE), pixels=Pixels(none, none, (1,) * len(none)),
                          offset=to.offset)  # fmt: skip
         return spec, (self._at(self.row), self._at(self.col), *map(whole, reversed(to.positions)))
 
@@ -373,8 +392,7 @@ class _Pipeline:
         def written(s: p.Statement) -> p.Statement:
             if not isinstance(s, p.StoreTile) or s.place is None or s.access.strides[-1] != ONE:
                 return s
-            down = min(self.of.warps, s.place.layout.rows // 16)
-            bytes_ = self.of.warps * 8 * (s.place.layout.cols // (self.of.warps // down) + 8) * 2
+            bytes_ = self.of.warps * 8 * (self.columns_of_a_warp(s.place.layout) + 8) * 2
             return WriteRows(s.value, s.dtype, s.place, s.access, bytes=bytes_) if bytes_ <= room else s
 
         return tuple(map(written, after))
@@ -386,8 +404,7 @@ class _Pipeline:
             return "it is not the tile that the product makes"
         if DTYPES[t.buffer_type(store.buffer).dtype].bytes != 2:
             return "its elements have not 16 bits"
-        layout, at_once = place.layout, self.of.warps * 16
-        if layout.axes != (self.row, self.col) or layout.cols * min(layout.rows, at_once) // at_once % 64:
+        if place.layout.axes != (self.row, self.col) or self.columns_of_a_warp(place.layout) % PANEL_SIDE:
             return "its warpgroups do not hold whole panels of 64 x 64"
         obstacle = obstacle_to_map(store, [self.row, self.col], self.kernel)
         return "" if obstacle and isinstance(written_pixels(store, self.row), PixelsWritten) else obstacle

@@ -72,6 +72,7 @@ struct Fiber {
     std::vector<std::function<void()>> open_products;
     std::vector<std::vector<std::function<void()>>> boxes;  // on their way to memory, likewise
     std::vector<std::function<void()>> open_boxes;
+    std::shared_ptr<const Clocks> fenced;  // what it had heard of at its last tcgen05.fence::after_thread_sync
     void* stack_pointer = nullptr;
     std::unique_ptr<char[]> stack;
 };

@@ -1,5 +1,6 @@
 // See cuda_host.hpp: whose turn it is. The same for every kernel, and not watched (races.hpp).
 #include "cuda_host.hpp"
+#include "tensor_memory.hpp"
 
 namespace host {
 
@@ -77,6 +78,7 @@ void start(Fiber& f) {
     f.open_products.clear();
     f.boxes.clear();
     f.open_boxes.clear();
+    f.fenced.reset();
 }
 
 /// Does the warp-wide instruction that all lanes have met; false while some of them still wait for something else.
@@ -141,6 +143,7 @@ void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
     std::vector<Order*> orders;
     for (Fiber& f : fibers) start(f), orders.push_back(&f.order);
     begin_block(orders);
+    begin_tensor_memory();
     for (auto& of_block : numbered_barriers)
         for (Numbered& barrier : of_block) barrier = {};
     for (;;) {
@@ -149,14 +152,18 @@ void run_cluster(std::vector<Fiber>& fibers, int threads, bool backwards) {
             progress |= run_warp(fibers, (backwards ? n / kLanes - 1 - k : k) * kLanes, backwards);
             if (fault) return;
         }
-        for (int first = 0; first < n; first += 128)
-            progress |= open_barrier(fibers, first, first + 128 < n ? first + 128 : n, State::kWarpgroup);
+        for (int block = 0; block < n; block += threads)
+            for (int first = block, end; first < block + threads; first = end) {
+                end = first + 128 < block + threads ? first + 128 : block + threads;
+                progress |= open_barrier(fibers, first, end, State::kWarpgroup);
+            }
         for (int first = 0; first < n; first += threads)
             progress |= open_barrier(fibers, first, first + threads, State::kBarrier);
         progress |= open_barrier(fibers, 0, n, State::kCluster);
         if (fault) return;
         int done = 0;
         for (Fiber& f : fibers) done += f.state == State::kDone;
+        if (done == n) fault = left_in_tensor_memory();
         if (done == n) return;
         if (!progress) fault = "threads wait for what never comes";
         if (fault) return;

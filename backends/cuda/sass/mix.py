@@ -70,10 +70,13 @@ def lane_flops(x: Instruction) -> int:
     return _FLOPS.get(x.name, 0)
 
 
-def tensor_shape(x: Instruction) -> tuple[int, int, int] | None:
-    """m, n, k of a product on the tensor cores: HMMA.16816 is 16 x 8 x 16, of a warp; HGMMA.64x256x16 is of four.
+def tensor_shape(x: Instruction, described: int | None = None) -> tuple[int, int, int] | None:
+    """m, n, k of a product on the tensor cores: HMMA.16816 is 16 x 8 x 16, of a warp; HGMMA.64x256x16 is of four; what UTCHMMA
+    is says the instruction descriptor that it is given (PTX ISA, tcgen05, "Instruction Descriptor").
 
     ``None`` for what only waits or is not read here."""
+    if x.name in _DEPTHS and described is not None:
+        return (described >> 24 & 0x1F) * 16, (described >> 17 & 0x3F) * 8, _DEPTHS[x.name]
     for modifier in x.modifiers:
         if match := _WARPGROUP.fullmatch(modifier):
             return int(match[1]), int(match[2]), int(match[3])
@@ -82,5 +85,6 @@ def tensor_shape(x: Instruction) -> tuple[int, int, int] | None:
     return None
 
 
+_DEPTHS = {"UTCHMMA": 16, "UTCQMMA": 32, "UTCIMMA": 32}
 _SMALL = {"884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16), "16832": (16, 8, 32),
           "16864": (16, 8, 64), "168128": (16, 8, 128), "8816": (8, 8, 16), "8832": (8, 8, 32)}  # fmt: skip

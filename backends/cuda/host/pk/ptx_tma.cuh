@@ -41,6 +41,7 @@ struct Barrier {
     int count, pending, phase;
     int64_t bytes;
     std::vector<Box> copies;  // that have been started and not yet happened
+    std::vector<std::function<void()>> arrivals;  // of products that have been committed, likewise
     host::Handed handed, whole;  // by threads and copies of this phase, and of those before
 };
 
@@ -61,7 +62,7 @@ inline void complete(Barrier& b) {
     b.phase ^= 1;
 }
 
-inline void barrier_init(uint64_t* b, int count) { barriers[b] = {count, count, 0, 0, {}, {}, {}}; }
+inline void barrier_init(uint64_t* b, int count) { barriers[b] = {count, count, 0, 0, {}, {}, {}, {}}; }
 inline void barriers_ready() {}
 
 inline void barrier_arrive(uint64_t* b) {
@@ -143,6 +144,10 @@ inline void barrier_wait(uint64_t* b, int parity) {
             for (const Box& box : x.copies) happen(box, x);
             x.copies.clear();
             complete(x);
+        } else if (!x.arrivals.empty()) {
+            const auto arrive = std::move(x.arrivals.front());
+            x.arrivals.erase(x.arrivals.begin());
+            arrive();
         } else {
             host::block_on(host::State::kPoll);
         }
@@ -216,6 +221,10 @@ template <int Pending> void store_wait_read() {
 }
 
 inline void warpgroup_sync() { host::block_on(host::State::kWarpgroup); }
+inline bool elected() {
+    __syncwarp();
+    return threadIdx.x % 32 == 0;
+}
 inline int cluster_rank() { return host::current->rank; }
 inline void cluster_sync() { host::block_on(host::State::kCluster); }
 template <int> inline void give_registers() {}

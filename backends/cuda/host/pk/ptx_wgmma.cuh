@@ -6,7 +6,6 @@
 
 namespace pk::ptx {
 
-inline void fence_async_proxy() {}
 inline void wgmma_fence() {}
 
 // Products happen when they are waited for, those of all lanes of a warp before any of them goes on.

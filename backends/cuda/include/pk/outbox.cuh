@@ -3,17 +3,18 @@
 #pragma once
 #include "pk/base.cuh"
 #include "pk/layout.cuh"
+#include "pk/ptx.cuh"
 #include "pk/ptx_tma.cuh"
-#include "pk/ptx_wgmma.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
 
 namespace pk {
 
-/// `Panels` panels of 64 x 64 elements for each warpgroup, used in turn. L is the layout of a product by warpgroups, T has
-/// 16 bits. Each consumer has its own copy of this; what is sent is in memory when the kernel ends, if all called `finish`.
+/// `Panels` panels of `L::panel_rows` x 64 elements for each warpgroup, used in turn. L is the layout of a product by
+/// warpgroups or in tensor memory, T has 16 bits. Each consumer has its own copy of this; what is sent is in memory when the
+/// kernel ends, if all called `finish`.
 template <class T, class L, int Panels> struct Outbox {
-    using Panel = Shared<T, 64, 64>;
+    using Panel = Shared<T, L::panel_rows, 64>;
     static_assert(sizeof(T) == 2 && L::warp_cols % 64 == 0, "whole panels of 16-bit elements");
 
     Panel* panels;
@@ -51,7 +52,7 @@ template <class T, class L, int Panels> struct Outbox {
 
     // Fills one panel after the other and starts its way.
     template <class F> PK_DEVICE void each_panel(const Tile<T, L>& x, F start) {
-        const int first_row = L::warp_row(thread()) / 64 * 64, first_col = L::warp_col(thread());
+        const int first_row = L::warp_row(thread()) / L::panel_rows * L::panel_rows, first_col = L::warp_col(thread());
         constexpr int across = L::warp_cols / 64;
 #pragma unroll
         for (int p = 0; p < L::repeats * across; ++p) {
@@ -76,17 +77,20 @@ template <class T, class L, int Panels> struct Outbox {
     // One thread of the warpgroup talks to the engine.
     static PK_DEVICE bool speaks() { return thread() % 128 == 0; }
 
-    // Row slots `above` and the next, column slots `slot` to slot + 15 of the tile: a fragment of 16 x 16 at a time.
+    // Row slots from `above` on, column slots `slot` to slot + 15 of the tile: a fragment of 16 x 16 at a time.
     static PK_DEVICE void fill(Panel& panel, const Tile<T, L>& x, int above, int slot) {
-        const int row = warp() % 4 * 16 + (lane() & 15), col = lane() / 16 * 8;
+        constexpr int rows = L::panel_rows / 4;  // of a warp
+        const int first = warp() % 4 * rows + (lane() & 15), col = lane() / 16 * 8;
 #pragma unroll
-        for (int j = 0; j < 16; j += 4) {
-            uint32_t words[4];
+        for (int row = 0; row < rows; row += 16)
 #pragma unroll
-            for (int n = 0; n < 4; ++n)
-                memcpy(&words[n], &x.v[(above + n % 2) * L::col_slots + slot + j + n / 2 * 2], 4);
-            ptx::store_matrix_4(panel.at(row, j * 4 + col), words);
-        }
+            for (int j = 0; j < 16; j += 4) {
+                uint32_t words[4];
+#pragma unroll
+                for (int n = 0; n < 4; ++n)
+                    memcpy(&words[n], &x.v[(above + row / 8 + n % 2) * L::col_slots + slot + j + n / 2 * 2], 4);
+                ptx::store_matrix_4(panel.at(first + row, j * 4 + col), words);
+            }
     }
 };
 

@@ -149,6 +149,9 @@ PK_DEVICE void load_kept(const void* from, uint4& w) {
 
 // ---- asynchronous copies to shared memory -------------------------------------------------------------------------
 
+/// Makes this thread's writes to shared memory known to the asynchronous proxy: matrix and copy engines read through it (sm_90).
+PK_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 PK_DEVICE uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
 /// 16 bytes from global to shared memory, past L1; only the first `bytes` are read and zeros fill the rest.

@@ -167,7 +167,13 @@ template <int Pending> PK_DEVICE void store_wait_read() {
 #undef PK_COPY_BOX_TO
 #undef PK_COPY_PIXELS
 
-// ---- clusters and registers ----------------------------------------------------------------------------------------
+// ---- threads, clusters and registers ----------------------------------------------------------------------------------------
+
+PK_DEVICE bool elected() {
+    uint32_t one;
+    asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(one));
+    return one;
+}
 
 PK_DEVICE int cluster_rank() {
     int rank;

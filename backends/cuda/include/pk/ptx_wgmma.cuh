@@ -7,9 +7,6 @@
 
 namespace pk::ptx {
 
-/// Makes this thread's writes to shared memory known to the asynchronous proxy, through which wgmma reads.
-PK_DEVICE void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 PK_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 PK_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int Pending> PK_DEVICE void wgmma_wait() {

@@ -112,7 +112,7 @@ template <class T, int Elements, int Slots, int Warps> struct WarpBoxes {
     PK_DEVICE explicit WarpBoxes(void* memory)
         : data(static_cast<T*>(memory) + warp() * Slots * Elements),
           full(reinterpret_cast<uint64_t*>(static_cast<unsigned char*>(memory) + barriers_at) + warp() * Slots) {
-        if (elected()) {
+        if (lane() == 0) {
             for (int i = 0; i < Slots; ++i) ptx::barrier_init(full + i, 1);
             ptx::barriers_ready();
             ptx::fence_async_proxy();
@@ -122,7 +122,7 @@ template <class T, int Elements, int Slots, int Warps> struct WarpBoxes {
 
     /// Asks for the box at these coordinates (the innermost first) in slot `which`.
     template <class... At> PK_DEVICE void ask(int which, const TensorMap& map, At... at) {
-        if (!elected()) return;
+        if (lane() != 0) return;
         ptx::barrier_expect(full + which, Elements * static_cast<int>(sizeof(T)));
         ptx::copy_box(data + which * Elements, map, full + which, static_cast<int>(at)...);
     }

@@ -23,6 +23,7 @@ struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, min_of(R / 16, Warps)>
     static_assert(multiplied_whole<E>, "wgmma multiplies 16- and 8-bit operands here");
     static_assert(R % 64 == 0 && Base::down * Base::side == Warps, "warpgroups do not cover the tile exactly");
     static constexpr int high = Base::down * 16, repeats = R / high;
+    static constexpr int panel_rows = 64;  // that a warpgroup has, see Outbox
     static constexpr int wide = Base::warp_cols;
     static constexpr int width = wide % 256 == 0 ? 256 : wide % 192 == 0 ? 192 : wide % 128 == 0 ? 128 : 64;
     static_assert(wide % width == 0, "columns of a warpgroup come in multiples of 64");
