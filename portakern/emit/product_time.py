@@ -49,8 +49,8 @@ class Pace:
 CUDA = Pace(3.07e-7, 105, 11500, 200, 400, 3.0, 3.9, 0.037, 4200, 5000)
 TRITON = Pace(3.2e-7, 103, 10500, 100, 80, 3.0, 2.4, 0.36, 4600, 5500)
 BLACKWELL = Pace(1.32e-7, 105, 16000, 200, 400, 3.0, 3.9, 0.037, 6000, 7000)
-"""Of CUDA C++ by tcgen05.  Nothing was measured: the multiply-adds are those of the stated peak of a B200 (NVIDIA's data sheet:
-2.25e15 FLOP/s of dense bf16, over 148 units); what arrives is a Hopper's, for as many units and a memory more than twice as fast."""
+"""Of CUDA C++ by tcgen05.  Nothing was measured: the multiply-adds are those of the stated peak of a B200 (2.25e15 FLOP/s of
+dense bf16, by NVIDIA's data sheet, over 148 units); what arrives is a guess from Hopper's, by their units and memories."""
 
 MEMORY_SHARE, MEMORY_KB = 0.955, 3200
 """Of the stated rate of memory, what products reach; and that rate of a device whose own is not known (an H100's)."""

@@ -103,7 +103,8 @@ def _fastest(product: Product, nest: Nest, fitting: Sequence[Tile], pace: Pace) 
     """Each tile at its best number of parts, then whole; the fastest first."""
 
     def best(t: Tile) -> tuple[float, int]:
-        return min((product.microseconds(pace, t.shape, _rate(t, nest), parts), parts) for parts in numbers_of_parts(product, t.shape))
+        numbers = numbers_of_parts(product, t.shape)
+        return min((product.microseconds(pace, t.shape, _rate(t, nest), parts), parts) for parts in numbers)
 
     ranked = sorted(((best(t), t) for t in fitting), key=lambda x: x[0])
     found = [_schedule(nest, t, parts) for (_, parts), t in ranked]
