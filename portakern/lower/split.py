@@ -83,7 +83,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
         program = unshared(canonicalise(shared, factors), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
-    for part in levels(program, names, names_of_temporaries, placed, shares, picks):
+    for part in levels(program, names, names_of_temporaries, placed, shares, picks, attention):
         out += _stages_of(part, names, names_of_temporaries, placed, attention)
     apart = [one for s in out for one in _written_apart(s, placed, names_of_temporaries)]
     return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in apart]
