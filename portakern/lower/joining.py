@@ -165,10 +165,12 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
             inner = tensor_type(x).shape
             return x if inner == new else Reshape(x, new) if of_arrays(x) or joined_dims(new, inner) is not None else None
         case Expand(x=x, dims=dims):
-            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart}
-            ones = {i: (1,) * len(sizes) if tensor_type(x).shape[i] == 1 else sizes for i, sizes in wide.items()}
-            made = with_dims(x, ones)
-            return Expand(made, new, _dims_in(dims, apart)) if made is not None else None
+            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart and tensor_type(x).shape[i] != 1}
+            made = with_dims(x, wide) if wide else x
+            if made is None:
+                return None
+            places = (_dims_in((d,), apart)[: None if i in wide else 1] for i, d in enumerate(dims))
+            return Expand(made, new, tuple(p for found in places for p in found))
         case Iota(axis=axis, dtype=dtype):
             return _coordinates(new, _dims_in((axis,), {**dict.fromkeys(range(len(shape)), (0,)), **apart}), dtype)
         case Gather(x=x, indices=indices, axis=axis, zipped=False):
@@ -204,7 +206,7 @@ def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
     groups: list[range] = []
     at = 0
     for n, size in enumerate(outer):
-        end = at
+        end = at + (size == 1 and inner[at : at + 1] == (1,))
         while product(inner[at:end]) != size or (n + 1 == len(outer) and end < len(inner)):
             if end == len(inner):
                 return None
@@ -287,7 +289,7 @@ def _split_dims(shape: Shape, dims: Sequence[int], inner: Shape, groups: Sequenc
     places: list[int] = []
     sizes: list[Size] = []
     for size, dim in zip(shape, dims, strict=True):
-        one = size == 1 and product(tuple(inner[i] for i in groups[dim])) != 1
-        places += groups[dim]
-        sizes += [1 if one else inner[i] for i in groups[dim]]
+        one = size == 1 and product(tuple(inner[i] for i in groups[dim])) != 1  # once is enough
+        places += groups[dim][:1] if one else groups[dim]
+        sizes += [1] if one else [inner[i] for i in groups[dim]]
     return tuple(sizes), tuple(places)
