@@ -343,7 +343,8 @@ class _Wholes:
         packed bytes is computed anyway, and of few bits because it shall not be read as more."""
         if operand in self.anchored:
             return []
-        return [o for o in needed([operand]) if isinstance(o, Gather) and o not in self.in_place and not (self.picks and is_counted(o))]
+        gathers = (o for o in needed([operand]) if isinstance(o, Gather) and o not in self.in_place)
+        return [o for o in gathers if not (self.picks and is_counted(o))]
 
     def _far_from_stored(self) -> set[Op]:
         """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""

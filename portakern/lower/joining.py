@@ -279,6 +279,8 @@ def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
             if isinstance(x, Reshape) and tensor_type(x.x).shape == shape:
                 return Expand(x.x, inner, places)
             return Expand(Reshape(x, shape), inner, places) if of_arrays(x) or shape == tensor_type(x).shape else None
+        case Iota(axis=axis, dtype=dtype):
+            return _coordinates(inner, groups[axis], dtype)
     if not tensor_type(op).shape:
         return op
     return Reshape(op, inner) if of_arrays(op) else None

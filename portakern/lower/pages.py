@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.ir.core import Op
+from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product, quotient
 from portakern.ir.tensor import (
     Contract,
     Convert,
     Expand,
     Gather,
+    Iota,
     Map,
     Reshape,
     Slice,
@@ -25,6 +27,8 @@ from portakern.ir.tensor import (
     Transpose,
     tensor_type,
 )  # fmt: skip
+from portakern.lower.classes import is_thin
+from portakern.lower.joining import joined_dims
 from portakern.lower.online import Attention, match_attention
 
 Shape = tuple[Size, ...]
@@ -64,6 +68,55 @@ def taken_apart(inner: Shape, outer: Shape) -> list[list[Piece]] | None:
         ins += [(i, rest_in)] if rest_in != 1 else []
         outs += [(o, rest_out)] if rest_out != 1 else []
     return None if ins or outs else found
+
+
+rules = Rules()
+
+
+@rules.on(Reshape)
+def scores_of_pages(op: Reshape) -> Op | None:
+    """Scores of every page that are put in a row: those of keys that were put in a row before."""
+    product_, work = op.x, list[Op]()
+    while isinstance(product_, Convert | Map) and sum(bool(tensor_type(o).shape) for o in product_.operands) == 1:
+        work.append(product_)
+        product_ = next(o for o in product_.operands if tensor_type(o).shape)
+    groups = joined_dims(tensor_type(op.x).shape, op.shape) if isinstance(product_, Contract) else None
+    if groups is None:
+        return None
+    assert isinstance(product_, Contract)
+    made: Op | None = _of_rows(product_, groups)
+    for step in reversed(work) if made is not None else ():
+        made = step.remap(lambda o, inner=made: inner if tensor_type(o).shape else o)
+    return made
+
+
+def _of_rows(op: Contract, groups: Sequence[range]) -> Contract | None:
+    """``op`` with ``groups`` of its dims joined, where they are free dims of one side, which is picked."""
+    batch, free = len(op.lhs_batch), len(op.lhs_batch) + len(op.lhs_free)
+    sides = ((op.lhs, op.lhs_batch, op.lhs_free, op.lhs_axes, batch, free),
+             (op.rhs, op.rhs_batch, op.rhs_free, op.rhs_axes, free, tensor_type(op).rank))  # fmt: skip
+    made: list[tuple[Op, int]] = []
+    for x, batches, own, axes, begin, end in sides:
+        mine = [g for g in groups if len(g) and begin <= g.start and g.stop <= end]
+        rest = sum(len(g) for g in mine) == end - begin
+        if not rest or (len(mine) < len(own) and not _is_picked(x)):
+            return None
+        order = (*batches, *own, *axes)
+        shape = tensor_type(x).shape
+        sizes = (*(shape[d] for d in batches), *(product(tuple(shape[own[d - begin]] for d in g)) for g in mine),
+                 *(shape[d] for d in axes))  # fmt: skip
+        made.append((Reshape(Transpose(x, order), sizes), len(mine)))
+    if any(len(g) != 1 for g in groups if g.start < batch) or len(groups) != batch + made[0][1] + made[1][1]:
+        return None
+    first, last = tuple(range(batch)), len(op.lhs_axes)
+    left, right = (tuple(range(batch + n, batch + n + last)) for _, n in made)
+    return Contract(made[0][0], made[1][0], first, first, left, right, op.dtype, op.precision, loc=op.loc)
+
+
+def _is_picked(op: Op) -> bool:
+    while isinstance(op, Transpose | Convert):
+        op = op.x
+    return isinstance(op, Gather) and not op.zipped
 
 
 def picked_in_place(program: TensorProgram, users: Mapping[Op, list[Op]], picks: Callable[[Gather], bool]) -> set[Op]:
@@ -117,29 +170,29 @@ def _moves_of(operand: Op, picks: Callable[[Gather], bool]) -> set[Op] | None:
     """The reshapes and gathers that lead from an array to ``operand``, with elementwise work alone beside; None where a load
     cannot do all of that."""
     found: set[Op] = set()
-    frontier, seen = [operand], set[Op]()
+    frontier, seen = [(operand, True)], set[tuple[Op, bool]]()  # and whether its coordinates are those of the attention still
     while frontier:
-        op = frontier.pop()
-        if op in seen:
+        op, plain = frontier.pop()
+        if (op, plain) in seen:
             continue
-        seen.add(op)
+        seen.add((op, plain))
         match op:
-            case Map() | Convert() | Transpose() | Expand():
-                frontier += op.operands
-            case Slice(starts=starts, steps=steps) if not any(starts) and set(steps) == {1}:
-                frontier.append(op.x)
-            case Reshape(x=x) if not _is_leaf(x):
-                if taken_apart(tensor_type(x).shape, op.shape) is None:
+            case Map() | Convert() | Transpose() | Expand() | Iota():
+                pass
+            case Reshape(x=x) if is_thin(op) or not x.operands:  # of arrays one is a view
+                pass
+            case Slice(starts=starts, steps=steps):
+                plain = plain and not any(starts) and set(steps) == {1}
+            case Reshape(x=x):
+                if not plain or taken_apart(tensor_type(x).shape, op.shape) is None:
                     return None
+                plain = False
                 found.add(op)
-                frontier.append(x)
             case Gather(zipped=False, axis=axis) if axis < tensor_type(op.x).rank - 1 and picks(op):
                 found.add(op)  # rows, each side by side in memory
-            case _ if not _is_leaf(op):
+                frontier.append((op.indices, plain))
+                continue
+            case _ if op.operands:
                 return None
+        frontier += [(o, plain) for o in op.operands]
     return found
-
-
-def _is_leaf(op: Op) -> bool:
-    """Whether ``op`` is an array or a number, whatever shape it is seen in."""
-    return not op.operands

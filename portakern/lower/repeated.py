@@ -17,7 +17,7 @@ rules = Rules()
 def batches_that_repeat(op: Contract) -> Op | None:
     """The last batch first; one at a time."""
     for n in reversed(range(len(op.lhs_batch))):
-        left, right = (_is_repeated(x, dims[n]) for x, dims in ((op.lhs, op.lhs_batch), (op.rhs, op.rhs_batch)))
+        left, right = (is_repeated(x, dims[n]) for x, dims in ((op.lhs, op.lhs_batch), (op.rhs, op.rhs_batch)))
         if left != right:
             return _as_rows(op, n, left)
     return None
@@ -36,7 +36,7 @@ def _as_rows(op: Contract, n: int, left: bool) -> Op:
     """``op`` with batch ``n``, for which one side is repeated, a free dim of the other side."""
     lhs_batch, rhs_batch = (dims[:n] + dims[n + 1 :] for dims in (op.lhs_batch, op.rhs_batch))
     gone = (op.lhs_batch if left else op.rhs_batch)[n]
-    once = _without(op.lhs if left else op.rhs, gone)
+    once = without(op.lhs if left else op.rhs, gone)
 
     def moved(dims: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(d - (d > gone) for d in dims)
@@ -53,33 +53,33 @@ def _as_rows(op: Contract, n: int, left: bool) -> Op:
     return made if order == sorted(order) else Transpose(made, tuple(order))
 
 
-def _is_repeated(op: Op, dim: int) -> bool:
+def is_repeated(op: Op, dim: int) -> bool:
     """Whether ``op`` is the same all along ``dim``, which has several elements."""
     match op:
         case Transpose(x=x, order=order):
-            return _is_repeated(x, order[dim])
+            return is_repeated(x, order[dim])
         case Convert(x=x):
-            return _is_repeated(x, dim)
+            return is_repeated(x, dim)
         case Expand(x=x, shape=shape, dims=dims) if shape[dim] != 1:
             if dim not in dims or tensor_type(x).shape[dims.index(dim)] == 1:
                 return True
-            return _is_repeated(x, dims.index(dim))
+            return is_repeated(x, dims.index(dim))
     return False
 
 
-def _without(op: Op, dim: int) -> Op:
+def without(op: Op, dim: int) -> Op:
     """``op`` without ``dim``, along which it is the same."""
     match op:
         case Transpose(x=x, order=order):
             gone = order[dim]
-            return Transpose(_without(x, gone), tuple(d - (d > gone) for d in order if d != gone))
+            return Transpose(without(x, gone), tuple(d - (d > gone) for d in order if d != gone))
         case Convert(x=x, dtype=dtype):
-            return Convert(_without(x, dim), dtype, loc=op.loc)
+            return Convert(without(x, dim), dtype, loc=op.loc)
         case Expand(x=x, shape=shape, dims=dims):
             left = tuple(n for d, n in enumerate(shape) if d != dim)
             if dim in dims:
                 own, have = dims.index(dim), tensor_type(x).shape
                 one = tuple(n for d, n in enumerate(have) if d != own)
-                x = Reshape(x, one) if have[own] == 1 else _without(x, own)
+                x = Reshape(x, one) if have[own] == 1 else without(x, own)
             return Expand(x, left, tuple(d - (d > dim) for d in dims if d != dim))
     raise AssertionError(op)

@@ -290,12 +290,15 @@ class TileWriter:
         return Picked(b.select(inside, moved, b.const(-1, signed)), c.fill)
 
     def _coordinate(self, c: Coordinate, dtype: str) -> Op:
+        c = c.index or c if isinstance(c, Part) else c
         if not isinstance(c, t.Index):
             raise LoweringError("a coordinate along a merged axis")
         word = "i64" if DTYPES[dtype].bits == 64 and DTYPES[dtype].is_int else "i32"
         total: Op | None = None
         for x in c.terms:
             part = self.b.coord(x.axis, word)
+            part = part if x.div == 1 else self.b.binary("floordiv", part, self.b.scalar_size(x.div, word))
+            part = self.b.binary("rem", part, self.b.scalar_size(x.mod, word)) if x.mod else part
             if x.scale != 1:
                 part = self.b.binary("mul", part, self.b.scalar_size(x.scale, word))
             total = part if total is None else self.b.binary("add", total, part)
