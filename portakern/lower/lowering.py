@@ -20,7 +20,7 @@ from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
 from portakern.lower.classes import axis_classes
-from portakern.lower.contraction import lower_contraction
+from portakern.lower.contraction import lower_contraction, lower_pair
 from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
@@ -240,7 +240,7 @@ class _Making:
             self.unrounded |= _unrounded(stage, item.outputs)
             made = self._lowered(self.name + suffix, item, names)
         except NoSchedule as error:
-            if stage.family not in ("attention", "chain"):
+            if stage.family not in ("attention", "chain", "pair"):
                 error.where = error.where or str(_line(stage) or "")
                 raise
             # What cannot go together goes by itself.
@@ -322,6 +322,7 @@ FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "associative": lambda request: Lowered((lower_associative(request),)),
     "sort": lambda request: Lowered((lower_sort(request),)),
     "contraction": lower_contraction,
+    "pair": lower_pair,
     "chain": lower_chain,
     "grouped": lambda request: Lowered((lower_grouped(request),)),
 }
