@@ -681,7 +681,7 @@ class Language:
     sorts: int = 0
     shares_arrays: bool = True
     least_step: int = 16
-    pairs: Callable[[Nest, Device], bool] = lambda nest, device: True
+    pairs: Callable[[Nest, Device], bool] = lambda nest, device: False
     shares_process: bool = False
     preload: tuple[str, ...] = ()
     forks: bool = False

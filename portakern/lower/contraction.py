@@ -57,7 +57,7 @@ def lower_pair(request: Request) -> Lowered:
     if len(places) != 1:
         raise NoSchedule("two products that do not run along the same axes")
     domain = _domain(request, pair[0])
-    nest = request.nest("contraction", domain, 4, dots=operand_dtype(pair[0]), precision=pair[0].precision)
+    nest = request.nest("contraction", domain, 3, dots=operand_dtype(pair[0]), precision=pair[0].precision)
     schedule = request.choose(replace(nest, products=len(pair)))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from portakern.ir.core import Arg, Block, Op
@@ -12,26 +13,25 @@ from portakern.ir.rewrite import live
 from portakern.ir.size import Size
 from portakern.ir.tensor import Contract, Convert, Expand, Map, Reshape, Slice, TensorProgram, Transpose, tensor_type
 from portakern.lower.pages import Piece, taken_apart
-from portakern.lower.pairs import pairs_of
+from portakern.lower.pairs import behind, users_of
 
 
 def with_halves(program: TensorProgram) -> TensorProgram:
     """``program`` with two products in the place of each one of which two halves alone are used, and meet."""
+    if not any(isinstance(op, Slice) for op in program.body.ops):
+        return program
+    users = users_of(program)
     for op in program.body.ops:
-        if isinstance(op, Contract) and (slices := _halves(op, program)) is not None:
-            made = _apart(program, op, slices)
-            if len(pairs_of(made)) > len(pairs_of(program)):
-                program = made
+        slices = _halves(op, users) if isinstance(op, Contract) else None
+        if slices is not None and not behind(slices[0], users).isdisjoint(behind(slices[1], users)):
+            assert isinstance(op, Contract)
+            return with_halves(_apart(program, op, slices))
     return program
 
 
-def _halves(product: Contract, program: TensorProgram) -> list[Slice] | None:
+def _halves(product: Contract, users: Mapping[Op, list[Op]]) -> list[Slice] | None:
     """The two slices that alone use ``product``, with elementwise work and reshapes between: as long as each other, of one
     dim, without common elements."""
-    users: dict[Op, list[Op]] = {}
-    for op in program.body.ops:
-        for o in dict.fromkeys(op.operands):
-            users.setdefault(o, []).append(op)
     found: dict[Slice, None] = {}
     frontier: list[Op] = [product]
     while frontier:
@@ -39,18 +39,20 @@ def _halves(product: Contract, program: TensorProgram) -> list[Slice] | None:
         for user in users.get(op, ()):
             if isinstance(user, Slice):
                 found[user] = None
-            elif isinstance(user, Reshape) or (isinstance(user, Map | Convert) and user.type == op.type):
+            elif isinstance(user, Reshape) or (isinstance(user, Map | Convert) and _same_shape(user, op)):
                 frontier.append(user)
-            elif not isinstance(user, Map | Convert) or tensor_type(user).shape != tensor_type(op).shape:
-                return None
             else:
-                frontier.append(user)
+                return None
     if len(found) != 2:
         return None
     first, second = sorted(found, key=lambda s: [x if isinstance(x, int) else 0 for x in s.starts])
     cuts = [_cut(s) for s in (first, second)]
     alike = tensor_type(first).shape == tensor_type(second).shape and None not in cuts
     return [first, second] if alike and cuts[0][0] == cuts[1][0] and cuts[0][2] <= cuts[1][1] else None  # type: ignore[index]
+
+
+def _same_shape(a: Op, b: Op) -> bool:
+    return tensor_type(a).shape == tensor_type(b).shape
 
 
 def _cut(op: Slice) -> tuple[int, int, int] | None:

@@ -25,6 +25,7 @@ from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.grouped import lower_grouped
+from portakern.lower.halves import with_halves
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
@@ -93,6 +94,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     """
     _check_reshapes(program)
     simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, step, columns)
+    if (halved := with_halves(simplified)) is not simplified:
+        simplified = simplify(halved, reach, picks, run, shares, step, columns)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",

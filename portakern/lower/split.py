@@ -32,7 +32,6 @@ from portakern.ir.tensor import (
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
-from portakern.lower.halves import with_halves
 from portakern.lower.online import Attention, factors, match_attention
 from portakern.lower.pairs import pairs_of
 from portakern.lower.partial_sums import product_summed
@@ -76,10 +75,9 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
            pieces: Mapping[str, Placed] | None = None, picks: bool = True) -> list[Stage]:  # fmt: skip
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
-    is made of it, or one meets another; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays;
-    ``picks``: whether loads may take single elements."""
+    is made of it, or one meets another; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces
+    of arrays; ``picks``: whether loads may take single elements."""
     names_of_temporaries = iter(fresh)
-    program = with_halves(program) if attention else program
     shared, program = program, unshared(program, names)
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
         # So are weights that are made of them, and quotients take long.
