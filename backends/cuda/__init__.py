@@ -41,6 +41,7 @@ CUDA = Language(
     sorts=SORTED,
     schedules=schedules,
     pairs=pairs,
+    halves_of_heads=True,
     extra="cuda",
     options=OPTIONS,
     tools={"nvcc": "compiles CUDA C++ where NVRTC is not installed", "nvdisasm": "machine code as text"},

@@ -49,6 +49,7 @@ triton_language = Language(
     takes_pixels=True,
     schedules=schedules,
     pairs=pairs,
+    halves_of_heads=True,
     sorts=SORTED,
     extra="triton",
     options=OPTIONS,

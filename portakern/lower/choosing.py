@@ -38,7 +38,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
-                    language.shares_arrays, language.least_step, language.long_steps)
+                    language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
+                    language.halves_of_heads)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -65,7 +66,7 @@ def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
     """Schedules of a pair of products with a common operand: those of one with twice as many columns, of which a block has half
     from each.  Its tiles take the same room, and it does the same work."""
     (n,) = nest.role("n")
-    if not language.pairs(nest, device):
+    if language.pairs is None or not language.pairs(nest, device):
         return []
     one = replace(nest, products=1, axes=tuple(replace(a, extent=a.extent * 2) if a is n else a for a in nest.axes))
     whole = (s for s in language.schedules(one, device) if not s.option(PARTS, 0) and s.tile(n.name) % 32 == 0)

@@ -12,12 +12,18 @@ from portakern.ir.core import Arg, Block, Op
 from portakern.ir.rewrite import live
 from portakern.ir.size import Size
 from portakern.ir.tensor import Contract, Convert, Expand, Map, Reshape, Slice, TensorProgram, Transpose, tensor_type
+from portakern.lower.cuts import needed
+from portakern.lower.joining import joined_dims, product_apart
 from portakern.lower.pages import Piece, taken_apart
 from portakern.lower.pairs import behind, users_of
 
+LEAST = 64
+"""Columns that a half of a head has at least, of which a block has no more."""
 
-def with_halves(program: TensorProgram) -> TensorProgram:
-    """``program`` with two products in the place of each one of which two halves alone are used, and meet."""
+
+def with_halves(program: TensorProgram, heads: bool = True) -> TensorProgram:
+    """``program`` with two products in the place of each one of which two halves alone are used, and meet; also halves of each
+    of its ``heads``."""
     if not any(isinstance(op, Slice) for op in program.body.ops):
         return program
     users = users_of(program)
@@ -25,7 +31,8 @@ def with_halves(program: TensorProgram) -> TensorProgram:
         slices = _halves(op, users) if isinstance(op, Contract) else None
         if slices is not None and not behind(slices[0], users).isdisjoint(behind(slices[1], users)):
             assert isinstance(op, Contract)
-            return with_halves(_apart(program, op, slices))
+            if (made := _apart(program, op, slices, heads)) is not None:
+                return with_halves(made, heads)
     return program
 
 
@@ -66,16 +73,19 @@ def _cut(op: Slice) -> tuple[int, int, int] | None:
     return (d, begin, end) if isinstance(begin, int) and isinstance(end, int) else None
 
 
-def _apart(program: TensorProgram, product: Contract, slices: list[Slice]) -> TensorProgram:
-    """``program`` with each of ``slices`` made of a product of its own."""
+def _apart(program: TensorProgram, product: Contract, slices: list[Slice], heads: bool) -> TensorProgram | None:
+    """``program`` with each of ``slices`` made of a product of its own; None where an operand cannot be cut so."""
     new: dict[Op, Op] = {}
     ops: list[Op] = []
     for op in program.body.ops:
         made = op.remap(lambda o: new.get(o, o))
         if op in slices and isinstance(made, Slice):
             cut = _cut(made)
-            part = _Part(product, ops).of(made.x, *cut) if cut is not None else None
-            made = part if part is not None else made
+            assert cut is not None
+            part = _Part(product, ops, heads).of(made.x, *cut)
+            if part is None:
+                return None
+            made = part
         if made not in ops:
             ops.append(made)
         new[op] = made
@@ -85,8 +95,8 @@ def _apart(program: TensorProgram, product: Contract, slices: list[Slice]) -> Te
 class _Part:
     """What elementwise work makes of a part of ``product``; what is made on the way comes into ``ops``."""
 
-    def __init__(self, product: Contract, ops: list[Op]) -> None:
-        self.product, self.ops = product, ops
+    def __init__(self, product: Contract, ops: list[Op], heads: bool) -> None:
+        self.products, self.ops, self.heads = {product}, ops, heads
 
     def _add(self, op: Op) -> Op:
         self.ops.append(op)
@@ -96,7 +106,7 @@ class _Part:
         """``op`` from ``begin`` to ``end`` along ``dim``."""
         shape = tuple(end - begin if d == dim else n for d, n in enumerate(tensor_type(op).shape))
         match op:
-            case Contract() if op is self.product:
+            case Contract() if op in self.products:
                 return self._product(op, dim, begin, end)
             case Map(args=args):
                 made = [self.of(a, dim, begin, end) if tensor_type(a).shape else a for a in args]
@@ -114,7 +124,10 @@ class _Part:
                 return self._add(Expand(made, shape, dims)) if made is not None else None
             case Reshape(x=x) if not isinstance(x, Arg):
                 inner = _same_dim(tensor_type(x).shape, op.shape, dim)
-                made = self.of(x, inner, begin, end) if inner is not None else None
+                if inner is None:
+                    split = self._split(x, op.shape) if self.heads and end - begin >= LEAST else None
+                    return self.of(split, dim, begin, end) if split is not None else None
+                made = self.of(x, inner, begin, end)
                 return self._add(Reshape(made, shape)) if made is not None else None
         return self._view(op, dim, begin, end)
 
@@ -127,6 +140,29 @@ class _Part:
         if part is None:
             return None
         return self._add(replace(op, lhs=part) if dim < left else replace(op, rhs=part))
+
+    def _split(self, op: Op, shape: tuple[Size, ...]) -> Op | None:
+        """``op``, elementwise work on the product, in ``shape``, which splits its dims: those of heads, say."""
+        groups = joined_dims(shape, tensor_type(op).shape)
+        if groups is None:
+            return None
+        match op:
+            case Contract() if op in self.products:
+                batch, left = len(op.lhs_batch), len(op.lhs_batch) + len(op.lhs_free)
+                sizes = [tuple(shape[i] for i in g) for g in groups]
+                if any(len(s) != 1 for s in sizes[:batch]):
+                    return None
+                made = product_apart(op, {d: s for d, s in zip(op.lhs_free, sizes[batch:left], strict=True) if len(s) > 1},
+                                     {d: s for d, s in zip(op.rhs_free, sizes[left:], strict=True) if len(s) > 1})  # fmt: skip
+                if not isinstance(made, Reshape) or not isinstance(made.x, Contract):
+                    return None
+                self.ops += [o for o in needed([made.x]) if o not in self.ops and not isinstance(o, Arg)]
+                self.products.add(made.x)
+                return made.x
+            case Convert(x=x, dtype=dtype):
+                made = self._split(x, shape)
+                return self._add(Convert(made, dtype, loc=op.loc)) if made is not None else None
+        return None
 
     def _view(self, op: Op, dim: int, begin: int, end: int) -> Op:
         """Of whole parts of a dim one is a coordinate of a dim of its own: then the part begins at its first element."""

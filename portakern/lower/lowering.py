@@ -79,7 +79,7 @@ def _said(missing: Missing) -> str:
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
-          shares: bool = True, step: int = 16, columns: bool = True) -> Program:
+          shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -87,14 +87,15 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     ``columns`` whether few channels of them are put side by side with their neighbours' first, ``picks`` whether loads may take
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
-    that products walk.
+    that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
+    as well (:mod:`halves`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
     simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, step, columns)
-    if (halved := with_halves(simplified)) is not simplified:
+    if halves and (halved := with_halves(simplified, heads)) is not simplified:
         simplified = simplify(halved, reach, picks, run, shares, step, columns)
     missing = unsupported(simplified.body)
     if missing:
