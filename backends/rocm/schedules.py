@@ -212,7 +212,7 @@ _TURNS = ((256, 256, 1.0), (256, 128, 0.8), (128, 256, 0.8))
 _PLAIN = (128, 128, 0.6)
 
 FEW_ROWS = 64
-"""Rows up to which a product is a matter of reading its weights."""
+"""Rows below which a product is a matter of reading its weights."""
 
 
 def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -238,7 +238,7 @@ def pairs(nest: Nest, device: Device) -> bool:
     """Pairs of products of 16 bits with more than a few rows, where waves would not take turns at each by itself: they take
     turns at one product."""
     m = _size(nest.role("m")[0])
-    if nest.dots not in ("f16", "bf16") or nest.role("reduced") or (m is not None and m <= FEW_ROWS):
+    if nest.dots not in ("f16", "bf16") or nest.role("reduced") or (m is not None and m < FEW_ROWS):
         return False
     return next(_turns(nest, device), None) is None
 

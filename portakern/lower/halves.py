@@ -46,7 +46,7 @@ def _halves(product: Contract, users: Mapping[Op, list[Op]]) -> list[Slice] | No
         for user in users.get(op, ()):
             if isinstance(user, Slice):
                 found[user] = None
-            elif isinstance(user, Reshape) or (isinstance(user, Map | Convert) and _same_shape(user, op)):
+            elif isinstance(user, Reshape | Transpose) or (isinstance(user, Map | Convert) and _same_shape(user, op)):
                 frontier.append(user)
             else:
                 return None

@@ -61,12 +61,14 @@ def _seen(op: Op) -> tuple[object, ...]:
 
 
 def behind(op: Op, users: Mapping[Op, list[Op]]) -> set[Op]:
-    """The elementwise work on ``op``, in its own shape."""
-    shape, found = tensor_type(op).shape, set[Op]()
+    """The elementwise work on ``op``, however it is transposed."""
+    found = set[Op]()
     frontier: list[Op] = [op]
     while frontier:
-        for user in users.get(frontier.pop(), ()):
-            if isinstance(user, Map | Convert) and user not in found and tensor_type(user).shape == shape:
+        value = frontier.pop()
+        for user in users.get(value, ()):
+            alike = isinstance(user, Map | Convert) and tensor_type(user).shape == tensor_type(value).shape
+            if user not in found and (alike or isinstance(user, Transpose)):
                 found.add(user)
                 frontier.append(user)
     return found
