@@ -139,7 +139,7 @@ def _scores(found: Attention) -> Contract | None:
     frontier: list[Op] = [found.weights.softmax.s]
     while frontier:
         op = frontier.pop()
-        if op not in seen and isinstance(op, Map | Convert | Expand | Reshape):
+        if op not in seen and isinstance(op, Map | Convert | Expand | Reshape | Transpose):
             frontier += op.operands
         seen.add(op)
     products = [op for op in seen if isinstance(op, Contract)]

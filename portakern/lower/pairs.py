@@ -27,7 +27,8 @@ def pairs_of(program: TensorProgram) -> list[Pair]:
     for products in several:
         for n, first in enumerate(products):
             others = (p for p in products[n + 1 :] if not {p, first} & taken and _alike(first, p))
-            second = next((p for p in others if not behind(first, users).isdisjoint(behind(p, users))), None)
+            meeting = (p for p in others if not behind(first, users).isdisjoint(behind(p, users)))
+            second = next((p for p in meeting if not _waits(p, first)), None)
             if second is not None:
                 found.append((first, second))
                 taken |= {first, second}
@@ -49,6 +50,19 @@ def _alike(a: Contract, b: Contract) -> bool:
     kinds = [(*map(tensor_type, op.operands), op.lhs_batch, op.rhs_batch, op.lhs_axes, op.rhs_axes, op.dtype, op.precision)
              for op in (a, b)]  # fmt: skip
     return same == 1 and kinds[0] == kinds[1]
+
+
+def _waits(op: Op, other: Op) -> bool:
+    """Whether ``op`` is computed from ``other``, as the product of a layer is from those of the layer before."""
+    frontier, seen = [op], set[Op]()
+    while frontier:
+        x = frontier.pop()
+        if x is other:
+            return True
+        if x not in seen:
+            seen.add(x)
+            frontier += x.operands
+    return False
 
 
 def _seen(op: Op) -> tuple[object, ...]:

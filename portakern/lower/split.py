@@ -27,6 +27,7 @@ from portakern.ir.tensor import (
     SegmentContract,
     SegmentFold,
     TensorProgram,
+    Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
@@ -232,7 +233,7 @@ class _Splitter:
             seen.add(op)
             if isinstance(op, Contract):
                 found.append(op)
-            elif isinstance(op, Map | Convert | Expand | Reshape):
+            elif isinstance(op, Map | Convert | Expand | Reshape | Transpose):
                 frontier.extend(op.operands)
         inside = [c for c in found if set(self.classes.of(c)) == want and c not in self.group_of
                   and len(c.lhs_axes) == 1]
