@@ -8,7 +8,7 @@ queries attend to the same keys every block of them would pick these again, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from portakern.ir.core import Op
@@ -85,9 +85,16 @@ def scores_of_pages(op: Reshape) -> Op | None:
         return None
     assert isinstance(product_, Contract)
     made: Op | None = _of_rows(product_, groups)
-    for step in reversed(work) if made is not None else ():
-        made = step.remap(lambda o, inner=made: inner if tensor_type(o).shape else o)
+    if made is None:
+        return None
+    for step in reversed(work):
+        made = _with_operand(step, made)
     return made
+
+
+def _with_operand(op: Op, new: Op) -> Op:
+    """``op`` with ``new`` in the place of its only operand that is no number."""
+    return op.remap(lambda o: new if tensor_type(o).shape else o)
 
 
 def _of_rows(op: Contract, groups: Sequence[range]) -> Contract | None:
@@ -119,7 +126,7 @@ def _is_picked(op: Op) -> bool:
     return isinstance(op, Gather) and not op.zipped
 
 
-def picked_in_place(program: TensorProgram, users: Mapping[Op, list[Op]], picks: Callable[[Gather], bool]) -> set[Op]:
+def picked_in_place(program: TensorProgram, users: dict[Op, list[Op]], picks: Callable[[Gather], bool]) -> set[Op]:
     """The reshapes and gathers in the keys and values of attentions of few queries, where ``picks`` says that a load can do
     each of the gathers."""
     found: set[Op] = set()

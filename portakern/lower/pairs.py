@@ -18,7 +18,9 @@ def pairs_of(program: TensorProgram) -> list[Pair]:
     """The pairs of ``program``, each product in one of them at most."""
     sharing: dict[object, list[Contract]] = {}
     for op in program.body.ops:
-        for number, o in enumerate(op.operands) if isinstance(op, Contract) else ():
+        if not isinstance(op, Contract):
+            continue
+        for number, o in enumerate(op.operands):
             sharing.setdefault((number, _seen(o)), []).append(op)
     several = [products for products in sharing.values() if len(products) > 1]
     users = users_of(program) if several else {}

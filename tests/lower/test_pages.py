@@ -112,7 +112,7 @@ def test_dims_of_a_reshape_are_pieces_of_others(inner: Any, outer: Any, pieces: 
 @pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu", "opencl:cpu", "hip:gfx942", "triton:sm_90", "cuda:sm_90a",
                                     "cuda:sm_80"])  # fmt: skip
 def test_right_in_every_language(target: str) -> None:
-    sizes = {"B": 2, "H": 2, "G": 3, "D": 24, "P": 9, "page": 16, "N": 4}
+    sizes: dict[str, Any] = {"B": 2, "H": 2, "G": 3, "D": 24, "P": 9, "page": 16, "N": 4}
     row = pk.check(OPERATORS["of_pages"], target, **sizes, dtype="bf16").rows[0]
     assert row.correct and row.error is None
 

@@ -86,7 +86,7 @@ def apart(x: T["M", "K"], g: T["K", "F"], u: T["K", "F"]):
 
 
 def dims_of(op: Operator) -> dict[str, Any]:
-    asked = {n for a in op.trace({}, "f32").args for s in a.type.shape for n in getattr(s, "names", ())}
+    asked = {n for a in op.trace({}, "f32").args for s in getattr(a.type, "shape", ()) for n in getattr(s, "names", ())}
     return {n: size for n, size in DIMS.items() if n in asked}
 
 
@@ -142,7 +142,7 @@ def test_what_is_no_pair(op: Operator, wanted: list[int]) -> None:
 
 @pytest.mark.quick
 def test_a_block_has_half_as_many_columns_of_each() -> None:
-    sizes = {"M": 4096, "K": 4096}
+    sizes: dict[str, Any] = {"M": 4096, "K": 4096}
     pair = pk.build(gated, target="cuda:sm_90a", dtype="bf16", F=4096, **sizes).schedule[0]
     single = pk.build("matmul", target="cuda:sm_90a", dtype="bf16", N=8192, **sizes).schedule[0]
     assert (pair.tile("m"), 2 * pair.tile("f"), pair.stages) == (single.tile("m"), single.tile("n"), single.stages)

@@ -64,7 +64,7 @@ DIMS = {"B": 2, "S": 5, "K": 6, "H": 2, "D": 64}
 
 
 def dims_of(op: Operator, **changed: int) -> dict[str, Any]:
-    asked = {n for a in op.trace({}, "f32").args for s in a.type.shape for n in getattr(s, "names", ())}
+    asked = {n for a in op.trace({}, "f32").args for s in getattr(a.type, "shape", ()) for n in getattr(s, "names", ())}
     return {n: size for n, size in {**DIMS, **changed}.items() if n in asked}
 
 
