@@ -640,6 +640,9 @@ class Language:
     grow are one array.
     ``least_step``: how many elements a step of a product takes at least along the summed dim.  Weights with scales for smaller
     groups are dequantised before their product, others inside of it.
+    ``pairs``: whether a pair of products with an operand in common (a nest of two ``products``) is one kernel, which is as fast
+    for its work as a single product (``None``: none is).  ``halves_of_heads``: so is one of the halves of heads of at least 128
+    columns, a head to a block, so that a rotation of heads is the end of their product.
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
     ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
@@ -679,6 +682,8 @@ class Language:
     sorts: int = 0
     shares_arrays: bool = True
     least_step: int = 16
+    pairs: Callable[[Nest, Device], bool] | None = None
+    halves_of_heads: bool = False
     shares_process: bool = False
     preload: tuple[str, ...] = ()
     forks: bool = False

@@ -14,6 +14,7 @@ from .choices import choices
 from .cost.estimator import CudaEstimator
 from .emitter import OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
+from .pairs import pairs
 from .runtime import CudaRuntime
 from .schedules import SORTED, schedules
 from .toolchain import CudaToolchain
@@ -39,6 +40,8 @@ CUDA = Language(
     takes_pixels=True,
     sorts=SORTED,
     schedules=schedules,
+    pairs=pairs,
+    halves_of_heads=True,
     extra="cuda",
     options=OPTIONS,
     tools={"nvcc": "compiles CUDA C++ where NVRTC is not installed", "nvdisasm": "machine code as text"},

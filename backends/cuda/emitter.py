@@ -157,7 +157,7 @@ class CudaEmitter(CLikeEmitter):
 
 _HELD = {
     "atomic": ("store_add", "store_max"), "combine": ("combine", "reduce_own"), "dot": ("Accumulator", "StackedAccumulator"),
-    "few_rows": ("few_rows",), "gather": ("gather", "along"), "pixels": ("part", "wide_part", "columns"),
+    "few_rows": ("few_rows",), "gather": ("gather", "along"), "pixels": ("part", "wide_part", "columns", "listed"),
     "math": (*UNARY, *BINARY, "fma", "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),

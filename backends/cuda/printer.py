@@ -255,7 +255,9 @@ class CudaPrinter(Printer):
     def on_Give(self, s: Give) -> list[str]:
         if not s.feed.counts:
             return [f"{s.feed.name}.release();"]
-        return [f"{s.feed.name}.release_previous();  // its product is complete, this one goes on" if s.previous
+        which = f"<{s.started}>();  // its products are complete, these go on" if s.started > 1 else (
+            "();  // its product is complete, this one goes on")  # fmt: skip
+        return [f"{s.feed.name}.release_previous{which}" if s.previous
                 else f"{s.feed.name}.finish();  // while the producer fetches the next tile"]  # fmt: skip
 
     def on_Loop(self, s: p.Loop) -> list[str]:

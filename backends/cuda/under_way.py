@@ -106,10 +106,12 @@ class Complete(p.Statement):
 
 @dataclass(frozen=True)
 class Give(p.Statement):
-    """Slots back to ``feed``: the one that is held, or of a feed that counts by itself the one of the step before."""
+    """Slots back to ``feed``: the one that is held, or of a feed that counts by itself the one of the step before,
+    since which as many products were ``started``."""
 
     feed: Feed
     previous: bool = False
+    started: int = 1
 
     def __str__(self) -> str:
         return f"give {self.feed.name} {'the slot of the step before' if self.previous else 'its slot'} back"
@@ -150,7 +152,7 @@ def _started(s: StartProducts, under_way: UnderWay) -> tuple[list[p.Statement], 
     """What follows ``s``: slots of older products go back once newer ones of the same feeds are under way."""
     feeds = tuple(dict.fromkeys(f for x in s.products for f in x.feeds))
     if counting := [f for f in feeds if f.counts]:
-        return [Give(f, previous=True) for f in counting], s.products
+        return [Give(f, True, len(s.products)) for f in counting], s.products
     older = [n for n, x in enumerate(under_way) if set(x.feeds) & set(feeds)]
     done = older[-1] + 1 if older else 0
     left = (*under_way[done:], *s.products)

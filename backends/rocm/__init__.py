@@ -13,7 +13,7 @@ from .amdgcn.execution.simulator import AmdMachine
 from .bare import bare, remarks
 from .emitter import OPTIONS, HipEmitter
 from .runtime import HipRuntime
-from .schedules import SORTED, schedules
+from .schedules import SORTED, pairs, schedules
 from .toolchain import HipToolchain
 
 HIP = Language(
@@ -22,6 +22,7 @@ HIP = Language(
     targets=("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"),
     emitter=HipEmitter(),
     schedules=schedules,
+    pairs=pairs,
     sorts=SORTED,
     extra="rocm",
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},

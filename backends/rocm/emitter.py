@@ -229,6 +229,7 @@ class HipEmitter(CLikeEmitter):
         return Dialect(
             "HIP", subgroup=subgroup(target.device), role_matters=True,
             register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN", sorts=True,
+            takes_parts=True,
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:

@@ -211,6 +211,9 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
 _TURNS = ((256, 256, 1.0), (256, 128, 0.8), (128, 256, 0.8))
 _PLAIN = (128, 128, 0.6)
 
+FEW_ROWS = 64
+"""Rows below which a product is a matter of reading its weights."""
+
 
 def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Tiles whose waves take turns, where they would be done before plain ones."""
@@ -229,6 +232,15 @@ def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
     for tm, tn, rate in sorted(_TURNS, key=lambda tile: time(*tile)):
         if time(tm, tn, rate) < time(*_PLAIN):
             yield Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: deep}), 2, 8)
+
+
+def pairs(nest: Nest, device: Device) -> bool:
+    """Pairs of products of 16 bits with more than a few rows, where waves would not take turns at each by itself: they take
+    turns at one product."""
+    m = _size(nest.role("m")[0])
+    if nest.dots not in ("f16", "bf16") or nest.role("reduced") or (m is not None and m < FEW_ROWS):
+        return False
+    return next(_turns(nest, device), None) is None
 
 
 def _covers(axis: NestAxis, tile: int) -> bool:

@@ -24,6 +24,7 @@ from .interpret.simulator import TritonInterpreter
 from .launch.runtime import TritonRuntime
 from .schedule.choices import choices
 from .schedule.families import OPTIONS, SORTED, schedules
+from .schedule.pairs import pairs
 from .spoken import WORDS
 from .text.emitter import TritonEmitter
 
@@ -47,6 +48,8 @@ triton_language = Language(
     emitter=TritonEmitter(),
     takes_pixels=True,
     schedules=schedules,
+    pairs=pairs,
+    halves_of_heads=True,
     sorts=SORTED,
     extra="triton",
     options=OPTIONS,

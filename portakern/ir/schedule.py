@@ -92,7 +92,8 @@ class Nest:
     contractions ('' where there are none), in attention of the one with the values; ``scores`` that of the one that gives
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
-    element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows.
+    element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
+    ``products`` how many products with one operand in common a walk makes.
     """
 
     family: str
@@ -107,6 +108,7 @@ class Nest:
     work: int = 0
     precision: str = "ieee"
     turned: bool = False
+    products: int = 1
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

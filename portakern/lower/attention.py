@@ -7,12 +7,14 @@ from __future__ import annotations
 from portakern.errors import LoweringError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
+from portakern.ir.size import product
 from portakern.lower.attention_parts import attention_in_parts
 from portakern.lower.attention_walk import settle, walk
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run
+from portakern.lower.domain import Domain, Run, merge
 from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import Attention
+from portakern.lower.pages import FEW
 from portakern.lower.parts import parts_of
 from portakern.lower.split import Stage
 
@@ -63,12 +65,21 @@ def _domain(request: Request, found: Attention, scores: tt.Contract) -> Domain:
     rows = [sides[weights][i] for i in free[weights]]
     features = [sides[values][i] for i in free[values]]
     walked = sides[0][out.lhs_axes[0]]
-    main_row = _innermost(rows)
+    main_row = _main_rows(request, rows)
     main_feature = _innermost(features)
-    lead = [c for c in (*batch, *rows, *features) if c not in (main_row, main_feature) and c.extent != 1]
+    lead = [c for c in (*batch, *rows, *features) if c not in (*main_row, main_feature) and c.extent != 1]
     inner = classes.of_operand(scores, 0)[scores.lhs_axes[0]]
-    return Domain([*(Run((c,), "batch") for c in lead), Run((main_row,), "m"), Run((walked,), "n"), Run((inner,), "k"),
+    return Domain([*(Run((c,), "batch") for c in lead), Run(main_row, "m"), Run((walked,), "n"), Run((inner,), "k"),
                    Run((main_feature,), "d")])
+
+
+def _main_rows(request: Request, rows: list[AxisClass]) -> tuple[AxisClass, ...]:
+    """The axes of the rows that a block has: of few rows all that lie side by side, so that it reads the keys once for them."""
+    count = product(tuple(c.extent for c in rows))
+    if not isinstance(count, int) or not 0 < count <= FEW:
+        return (_innermost(rows),)
+    runs = merge(rows, "m", request.accesses(), request.unmergeable(counted=False))
+    return next((r.classes for r in reversed(runs) if r.extent != 1), runs[-1].classes)
 
 
 def _innermost(classes: list[AxisClass]) -> AxisClass:

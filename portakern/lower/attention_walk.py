@@ -215,7 +215,8 @@ def _normalised(frame: Frame, found: Attention, acc: Op, keys: Size) -> Op:
 def usable(frame: Frame, bound: Bound) -> bool:
     """Whether the bound is one of a block: of its rows, or of what is read for it as a single number."""
     single = {c for r in frame.domain.role("batch") for c in r.classes}
-    return bound.row in (None, _class(frame, "m")) and (bound.read is None or single.issuperset(real(bound.read.axes)))
+    rows = frame.domain.role("m")[0].classes
+    return (bound.row is None or bound.row in rows) and (bound.read is None or single.issuperset(real(bound.read.axes)))
 
 
 FAR = 1 << 30
@@ -238,15 +239,15 @@ def _read(frame: Frame, bound: Bound) -> Op | None:
 def limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
     """Bounds of the walk for this block of rows; where several apply the tighter one."""
     b = frame.b
-    m = frame.domain.role("m")[0].name
-    row = _class(frame, "m")
+    rows = frame.domain.role("m")[0]
     lo: Op | None = None
     hi: Op | None = None
     for bound in bounds:
-        axis = b.axis[m]
-        base = b.add(t.Start(m)) if bound.row is row else None
+        alone = rows.classes == (bound.row,)  # else a block may have all of them
+        base = b.add(t.Start(rows.name)) if alone else None
         # The last row of the block reaches farthest up, its first row farthest down.
-        reach = bound.offset + (axis.tile if base is not None else 1) if bound.upper else bound.offset
+        last: Size = 1 if bound.row is None else b.axis[rows.name].tile if alone else bound.row.extent
+        reach = bound.offset + last if bound.upper else bound.offset
         limit = b.scalar_size(reach)
         for part in (base, _read(frame, bound)):
             limit = b.binary("add", part, limit) if part is not None else limit
@@ -265,11 +266,12 @@ def _inside(frame: Frame, bounds: list[Bound]) -> tuple[Op, dict[Op, Op]] | None
     """
     b = frame.b
     m, n = (b.axis[frame.domain.role(r)[0].name] for r in "mn")
-    row = _class(frame, "m")
+    rows = frame.domain.role("m")[0].classes
+    row = rows[0]
     upper = [x for x in bounds if x.upper and x.test is not None]
     if not upper or any(x.read is not None or not isinstance(x.offset, int) for x in upper):
         return None
-    if m.tile % n.tile and any(x.row is row for x in upper):
+    if any(x.row is not None for x in upper) and (m.tile % n.tile or len(rows) > 1):
         return None
     middle: Op | None = None
     tests: dict[Op, Op] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from portakern.backend import Language, Target
+from portakern.device import Device
 from portakern.errors import ScheduleError
 from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import LOWERED_FAMILIES, LOWERED_OPTIONS, Nest, Schedule, Value, override
@@ -37,7 +38,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
-                    language.shares_arrays, language.least_step, language.long_steps)
+                    language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
+                    language.halves_of_heads)
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -48,12 +50,27 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
 def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:
     """The schedules of ``nest``; raises :class:`NoSchedule` where there are none."""
     try:
-        if space := language.schedules(nest, target.device):
+        if nest.products > 1:
+            space = paired(language, nest, target.device)
+        else:
+            space = language.schedules(nest, target.device)
+        if space:
             return space
     except ScheduleError as error:
         raise NoSchedule(error.message, error.hint) from error
     raise NoSchedule(f"{target} has no schedule for a {nest.family} kernel over "
                      f"{', '.join(f'{a.name}={a.extent}' for a in nest.axes)}")
+
+
+def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
+    """Schedules of a pair of products with a common operand: those of one with twice as many columns, of which a block has half
+    from each.  Its tiles take the same room, and it does the same work."""
+    (n,) = nest.role("n")
+    if language.pairs is None or not language.pairs(nest, device):
+        return []
+    one = replace(nest, products=1, axes=tuple(replace(a, extent=a.extent * 2) if a is n else a for a in nest.axes))
+    whole = (s for s in language.schedules(one, device) if not s.option(PARTS, 0) and s.tile(n.name) % 32 == 0)
+    return [replace(s, tiles=tuple((a, size // 2 if a == n.name else size) for a, size in s.tiles)) for s in whole]
 
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:

@@ -40,6 +40,7 @@ from portakern.ir.tensor import (
     Windows,
     tensor_type,
 )  # fmt: skip
+from portakern.lower.pairs import pairs_of
 
 Node = tuple[Op, int]
 
@@ -70,6 +71,9 @@ class Classes:
         self.sorts: dict[object, Op] = {}  # the first result of each
         for op in program.body.ops:
             self._tie(op, names)
+        for first, second in pairs_of(program):  # both walk the array that they share
+            for d in first.lhs_axes:
+                self._join(self.by_use[(first, 0)][d], self.by_use[(second, 0)][d])
         self._name(program)
 
     # ---- union-find

@@ -16,7 +16,7 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import Schedule
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, innermost, merge, windows_of
-from portakern.lower.kernel import Frame, Lowered, Request, along, covered, grid, one_by_one
+from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, along, covered, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
@@ -45,6 +45,25 @@ def lower_contraction(request: Request) -> Lowered:
         partial = store_part(frame, part, made, acc)
         return Lowered((frame.finish(), join_parts(request, made, partial, whole_loop(frame).combine)), (partial,))
     frame.w.known[made] = frame.b.cast(acc, wide(tt.tensor_type(made).dtype))
+    for number in range(len(request.program.outputs)):
+        frame.store(number)
+    return Lowered((frame.finish(),))
+
+
+def lower_pair(request: Request) -> Lowered:
+    """Two products that share an operand, in one walk."""
+    pair = [op for op in request.program.body.ops if isinstance(op, tt.Contract)]
+    classes = request.classes
+    places = {tuple(c for i in (0, 1) for c in classes.of_operand(op, i)) for op in pair}
+    if len(places) != 1:
+        raise NoSchedule("two products that do not run along the same axes")
+    domain = _domain(request, pair[0])
+    nest = request.nest("contraction", domain, 3, dots=operand_dtype(pair[0]), precision=pair[0].precision)
+    schedule = request.choose(replace(nest, products=len(pair), turned=_lines_of_rows(request, domain)))
+    one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
+    frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
+    made = _products(frame, pair, None, [*domain.role("reduced"), *domain.role("k")])
+    frame.w.known.update({op: frame.b.cast(acc, wide(tt.tensor_type(op).dtype)) for op, acc in zip(pair, made, strict=True)})
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
@@ -121,21 +140,26 @@ def coords(frame: Frame, classes: Sequence[AxisClass]) -> Coordinates:
 
 def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None = None, runs: Sequence[Run] = ()) -> Op:
     """The sum over all contracted axes (``runs`` where others are walked), or over ``ranges`` of some, as it is accumulated."""
+    return _products(frame, [op], ranges, runs or [*frame.domain.role("reduced"), *frame.domain.role("k")])[0]
+
+
+def _products(frame: Frame, ops: Sequence[tt.Contract], ranges: Mapping[str, Range] | None, runs: Sequence[Run]
+              ) -> tuple[Op, ...]:  # fmt: skip
+    """The sums of ``ops``, which run along the same axes, in one walk over ``runs``."""
     b = frame.b
     m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
-    dtype = op.dtype if DTYPES[op.dtype].bits >= 32 else "f32"
-    dims = b.dims(m, n)
-    sides = [(x, coords(frame, frame.request.classes.of_operand(op, i))) for i, x in enumerate((op.lhs, op.rhs))]
-    if turned(frame.request, op):
-        sides.reverse()
+    dtype = ops[0].dtype if DTYPES[ops[0].dtype].bits >= 32 else "f32"
+    sides = [[(x, coords(frame, frame.request.classes.of_operand(op, i))) for i, x in enumerate((op.lhs, op.rhs))]
+             for op in ops]  # fmt: skip
+    if turned(frame.request, ops[0]):
+        sides = [both[::-1] for both in sides]
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        return (dot(frame, op, sides, carried[0], (m, n, k)),)
+        return tuple(dot(frame, op, both, acc, (m, n, k)) for op, both, acc in zip(ops, sides, carried, strict=True))
 
-    init = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, dims)
-    every = runs or [*frame.domain.role("reduced"), *frame.domain.role("k")]
-    (acc,) = nested(frame, every, [("acc", init)], step, _add(frame), ranges)
-    return acc
+    zero = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, b.dims(m, n))
+    init = [("acc" if len(ops) == 1 else f"acc{number}", zero) for number in range(len(ops))]
+    return nested(frame, runs, init, step, _add(frame), ranges)
 
 
 def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mapping[str, Range] | None = None) -> Op:
@@ -161,7 +185,7 @@ def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mappi
 
 def _add(frame: Frame):
     """How two parts of a sum join."""
-    return lambda left, right: (frame.b.binary("add", left[0], right[0]),)
+    return lambda left, right: tuple(frame.b.binary("add", a, b) for a, b in zip(left, right, strict=True))
 
 
 def dot(frame: Frame, op: tt.Contract | tt.SegmentContract, sides: Sequence[tuple[Op, Coordinates]], acc: Op,

@@ -47,6 +47,7 @@ from portakern.ir.tensor import (
 from portakern.lower.classes import Classes, axis_classes, is_counted, is_move, is_thin, repeats
 from portakern.lower.growing import Inside, inside_others
 from portakern.lower.online import match_weights
+from portakern.lower.pages import picked_in_place
 from portakern.lower.placing import Placed, pieces_of
 from portakern.lower.recomputed import inner_products, recomputed
 
@@ -70,11 +71,11 @@ LARGE = 1 << 20
 
 
 def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: dict[str, Placed], shares: bool = True,
-           picks: bool = True) -> list[TensorProgram]:  # fmt: skip
+           picks: bool = True, attention: bool = True) -> list[TensorProgram]:  # fmt: skip
     """Parts of ``program`` in order; arrays between them are named by ``fresh`` unless they are outputs.  Outputs of parts that
     are pieces of arrays are added to ``placed``.  ``shares``: an array may lie in a larger one (:mod:`growing`); ``picks``:
-    operands of products may be picked element by element."""
-    whole = _Wholes(program, names, picks).find()
+    operands of products may be picked element by element; ``attention``: what a softmax weighs goes with it into one kernel."""
+    whole = _Wholes(program, names, picks, attention).find()
     if not whole:
         return [program]
     level = _levels(program, whole)
@@ -102,7 +103,7 @@ def levels(program: TensorProgram, names: Names, fresh: Iterator[str], placed: d
     for n in sorted(due):
         earlier = {op: _array(op, names_of, inside) for op in stored if level[op] < n}
         part = program_of(program, [op for op, _ in due[n]], [name for _, name in due[n]], earlier)
-        parts += levels(part, names, fresh, placed, shares, picks)
+        parts += levels(part, names, fresh, placed, shares, picks, attention)
     return parts
 
 
@@ -230,8 +231,11 @@ def ends_of_chains(program: TensorProgram, kinds: tuple[type[Op], ...], joins: C
 
 
 class _Wholes:
-    def __init__(self, program: TensorProgram, names: Names, picks: bool) -> None:
+    def __init__(self, program: TensorProgram, names: Names, picks: bool, attention: bool) -> None:
         self.program, self.names, self.picks = program, names, picks
+        self.in_place: set[Op] = set()  # moves of keys and values that their attention makes itself
+        if attention and picks:
+            self.in_place = picked_in_place(program, Flow(program).users, lambda g: _can_be_picked_from(g.x, g.axis, g.fill))
         self.anchored = last_anchors(program).keys()
         self.ends = ends_of_chains(program, (Contract, SegmentContract), lambda anchor, user: True)
 
@@ -253,6 +257,8 @@ class _Wholes:
 
     def _under_view(self, op: Op) -> list[Op]:
         """The operand of a view that is no index map of it."""
+        if op in self.in_place:
+            return []
         if isinstance(op, Windows):
             return [] if _is_view(op.x) else [op.x]
         if isinstance(op, Slice | Flip):
@@ -337,7 +343,8 @@ class _Wholes:
         packed bytes is computed anyway, and of few bits because it shall not be read as more."""
         if operand in self.anchored:
             return []
-        return [o for o in needed([operand]) if isinstance(o, Gather) and not (self.picks and is_counted(o))]
+        gathers = (o for o in needed([operand]) if isinstance(o, Gather) and o not in self.in_place)
+        return [o for o in gathers if not (self.picks and is_counted(o))]
 
     def _far_from_stored(self) -> set[Op]:
         """Values with several users that more than :data:`MOST_TURNS` reductions in turn lead to."""

@@ -206,9 +206,9 @@ def _always_adjacent(a: AxisClass, b: AxisClass, seen: Sequence[tuple[AxisClass,
 
 
 def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str, ArrayFacts] | None,
-                placed: Mapping[str, Placed]) -> set[AxisClass]:  # fmt: skip
-    """Classes that cannot be merged: their coordinates matter (iota, slices, flips, windows, segments, places of pieces), or an
-    array along them is strided."""
+                placed: Mapping[str, Placed], counted: bool = True) -> set[AxisClass]:  # fmt: skip
+    """Classes that cannot be merged: their coordinates matter (slices, flips, windows, segments, places of pieces; iota, unless
+    what is ``counted`` may be), or an array along them is strided."""
     found: set[AxisClass] = set()
     for number, name in enumerate(program.outputs):
         if (place := placed.get(name)) is not None:
@@ -220,7 +220,7 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
         for number, operand in enumerate(op.operands):
             if isinstance(operand, Arg) and operand.name in strided:
                 found.update(classes.of_operand(op, number))
-        if isinstance(op, tt.Iota | tt.Slice | tt.Flip):
+        if isinstance(op, tt.Slice | tt.Flip) or (counted and isinstance(op, tt.Iota)):
             found.update(classes.of(op))
         if isinstance(op, tt.Windows):
             mine = classes.of(op)

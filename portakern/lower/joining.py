@@ -18,6 +18,7 @@ from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import (
+    Assemble,
     Contract,
     Convert,
     DimSize,
@@ -27,6 +28,7 @@ from portakern.ir.tensor import (
     Iota,
     Map,
     Reshape,
+    Slice,
     Transpose,
     tensor_type,
 )  # fmt: skip
@@ -165,10 +167,22 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
             inner = tensor_type(x).shape
             return x if inner == new else Reshape(x, new) if of_arrays(x) or joined_dims(new, inner) is not None else None
         case Expand(x=x, dims=dims):
-            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart}
-            ones = {i: (1,) * len(sizes) if tensor_type(x).shape[i] == 1 else sizes for i, sizes in wide.items()}
-            made = with_dims(x, ones)
-            return Expand(made, new, _dims_in(dims, apart)) if made is not None else None
+            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart and tensor_type(x).shape[i] != 1}
+            made = with_dims(x, wide) if wide else x
+            if made is None:
+                return None
+            places = (_dims_in((d,), apart)[: None if i in wide else 1] for i, d in enumerate(dims))
+            return Expand(made, new, tuple(p for found in places for p in found))
+        case Slice(x=x, starts=starts, stops=stops, steps=steps) if all(_whole(op, d) for d in apart):
+            made = with_dims(x, apart)
+            ends = _ends(apart, starts, stops, steps)
+            return Slice(made, *ends, loc=op.loc) if made is not None else None
+        case Assemble(parts=parts, fill=fill) if all(tensor_type(p).shape[d] == shape[d] for p in parts for d in apart):
+            pieces = [with_dims(p, apart) for p in parts]
+            places = [_ends(apart, offsets, (0,) * len(shape), steps) for offsets, steps in op.places]
+            whole = tuple(p for p in pieces if p is not None)
+            return Assemble(whole, new, tuple(o for p in places for o in p[0]), tuple(s for p in places for s in p[2]), fill,
+                            loc=op.loc) if len(whole) == len(parts) else None  # fmt: skip
         case Iota(axis=axis, dtype=dtype):
             return _coordinates(new, _dims_in((axis,), {**dict.fromkeys(range(len(shape)), (0,)), **apart}), dtype)
         case Gather(x=x, indices=indices, axis=axis, zipped=False):
@@ -179,6 +193,22 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
             first = axis + sum(len(sizes) - 1 for d, sizes in around.items() if d < axis)
             return replace(op, x=of, indices=at, axis=first) if of is not None and at is not None else None
     return Reshape(op, new) if of_arrays(op) else None
+
+
+def _whole(op: Slice, dim: int) -> bool:
+    """Whether a slice takes all of ``dim``."""
+    return (op.starts[dim], op.stops[dim], op.steps[dim]) == (0, tensor_type(op.x).shape[dim], 1)
+
+
+Ends = tuple[tuple[Size, ...], tuple[Size, ...], tuple[int, ...]]
+
+
+def _ends(apart: Apart, starts: Sequence[Size], stops: Sequence[Size], steps: Sequence[int]) -> Ends:
+    """Where a slice or a piece begins and ends, and its steps, with dims ``apart`` of which it has all."""
+    found = [x for d, here in enumerate(zip(starts, stops, steps, strict=True))
+             for x in ([(0, n, 1) for n in apart[d]] if d in apart else [here])]  # fmt: skip
+    first, last, each = zip(*found, strict=True)
+    return first, last, each
 
 
 def _coordinates(shape: Shape, dims: Sequence[int], dtype: str) -> Op:
@@ -204,7 +234,7 @@ def joined_dims(inner: Shape, outer: Shape) -> list[range] | None:
     groups: list[range] = []
     at = 0
     for n, size in enumerate(outer):
-        end = at
+        end = at + (size == 1 and inner[at : at + 1] == (1,))
         while product(inner[at:end]) != size or (n + 1 == len(outer) and end < len(inner)):
             if end == len(inner):
                 return None
@@ -277,6 +307,8 @@ def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
             if isinstance(x, Reshape) and tensor_type(x.x).shape == shape:
                 return Expand(x.x, inner, places)
             return Expand(Reshape(x, shape), inner, places) if of_arrays(x) or shape == tensor_type(x).shape else None
+        case Iota(axis=axis, dtype=dtype):
+            return _coordinates(inner, groups[axis], dtype)
     if not tensor_type(op).shape:
         return op
     return Reshape(op, inner) if of_arrays(op) else None
@@ -287,7 +319,7 @@ def _split_dims(shape: Shape, dims: Sequence[int], inner: Shape, groups: Sequenc
     places: list[int] = []
     sizes: list[Size] = []
     for size, dim in zip(shape, dims, strict=True):
-        one = size == 1 and product(tuple(inner[i] for i in groups[dim])) != 1
-        places += groups[dim]
-        sizes += [1 if one else inner[i] for i in groups[dim]]
+        one = size == 1 and product(tuple(inner[i] for i in groups[dim])) != 1  # once is enough
+        places += groups[dim][:1] if one else groups[dim]
+        sizes += [1] if one else [inner[i] for i in groups[dim]]
     return tuple(sizes), tuple(places)

@@ -73,9 +73,9 @@ class Request:
         """For every array that the stage loads or stores, the axes of its dims as that access sees them."""
         return accesses(self.program, self.classes, self.placed)
 
-    def unmergeable(self) -> set[AxisClass]:
-        """Axes that cannot be merged with their neighbours."""
-        return unmergeable(self.program, self.classes, self.facts, self.placed)
+    def unmergeable(self, counted: bool = True) -> set[AxisClass]:
+        """Axes that cannot be merged with their neighbours, with those along which coordinates are ``counted`` or without."""
+        return unmergeable(self.program, self.classes, self.facts, self.placed, counted)
 
     def array_types(self) -> dict[str, ArrayType]:
         found = array_types(self.program, self.scalars, self.facts, self.placed)

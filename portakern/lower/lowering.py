@@ -20,11 +20,12 @@ from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
 from portakern.lower.classes import axis_classes
-from portakern.lower.contraction import lower_contraction
+from portakern.lower.contraction import lower_contraction, lower_pair
 from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.grouped import lower_grouped
+from portakern.lower.halves import with_halves
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
@@ -78,7 +79,7 @@ def _said(missing: Missing) -> str:
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
-          shares: bool = True, step: int = 16, columns: bool = True) -> Program:
+          shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -86,13 +87,16 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     ``columns`` whether few channels of them are put side by side with their neighbours' first, ``picks`` whether loads may take
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
-    that products walk.
+    that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
+    as well (:mod:`halves`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
     simplified = simplify(canonicalise(program, steps.rules), reach, picks, run, shares, step, columns)
+    if halves and (halved := with_halves(simplified, heads)) is not simplified:
+        simplified = simplify(halved, reach, picks, run, shares, step, columns)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",
@@ -240,7 +244,7 @@ class _Making:
             self.unrounded |= _unrounded(stage, item.outputs)
             made = self._lowered(self.name + suffix, item, names)
         except NoSchedule as error:
-            if stage.family not in ("attention", "chain"):
+            if stage.family not in ("attention", "chain", "pair"):
                 error.where = error.where or str(_line(stage) or "")
                 raise
             # What cannot go together goes by itself.
@@ -322,6 +326,7 @@ FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {
     "associative": lambda request: Lowered((lower_associative(request),)),
     "sort": lambda request: Lowered((lower_sort(request),)),
     "contraction": lower_contraction,
+    "pair": lower_pair,
     "chain": lower_chain,
     "grouped": lambda request: Lowered((lower_grouped(request),)),
 }

@@ -140,7 +140,8 @@ def convert_pieces(op: Convert) -> Op | None:
 def map_pieces(op: Map) -> Op | None:
     """Elementwise work on an array made of pieces is done on each: then whoever makes a piece stores it finished.
 
-    What the array meets is cut where the pieces lie, unless that would compute a product or a reduction anew for each.
+    What the array meets is cut where the pieces lie, unless that would compute a product or a reduction anew for each: so
+    ``x * cos + concat([-x[n:], x[:n]]) * sin``, which turns the elements of ``x`` two by two, is two finished halves.
     """
     first = next((a for a in op.args if isinstance(a, Assemble)), None)
     if first is None or not all(_goes_with(a, first) for a in op.args):
@@ -160,7 +161,41 @@ def _goes_with(a: Op, first: Assemble) -> bool:
         return shapes and a.places == first.places and (a.fill is None) == (first.fill is None)
     if not tensor_type(a).shape:
         return first.fill is None or isinstance(a, Literal)
-    return first.fill is None and is_light(a)
+    return first.fill is None and _may_be_cut(a, first)
+
+
+def _may_be_cut(op: Op, first: Assemble) -> bool:
+    """Whether ``op`` is elementwise work on inputs and on what the pieces of ``first`` are made of by themselves: a product
+    that they take slices of is whole anyway."""
+    bases: set[Op] | None = None
+    frontier, seen = [op], set[Op]()
+    while frontier:
+        x = frontier.pop()
+        if x in seen or not tensor_type(x).shape or is_light(x):
+            continue
+        seen.add(x)
+        bases = _sliced_in(first) if bases is None else bases
+        if x in bases:
+            continue
+        if not isinstance(x, Map | Convert):
+            return False
+        frontier += x.operands
+    return True
+
+
+def _sliced_in(first: Assemble) -> set[Op]:
+    """The values of which elementwise work takes slices for the pieces of ``first``."""
+    found, frontier, seen = set[Op](), [*first.parts], set[Op]()
+    while frontier:
+        op = frontier.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if isinstance(op, Slice):
+            found.add(op.x)
+        elif isinstance(op, Map | Convert):
+            frontier += op.operands
+    return found
 
 
 def is_light(op: Op) -> bool:
@@ -179,7 +214,18 @@ def _at(a: Op, first: Assemble, number: int) -> Op:
     offsets, steps = first.places[number]
     sizes = tensor_type(first.parts[number]).shape
     ends = tuple(o + s * (n - 1) + 1 for o, s, n in zip(offsets, steps, sizes, strict=True))
-    return Slice(a, offsets, ends, steps)
+    return _cut(a, offsets, ends, steps)
+
+
+def _cut(op: Op, starts: tuple[Size, ...], stops: tuple[Size, ...], steps: tuple[int, ...]) -> Op:
+    """The slice of ``op``, whose elementwise work is done behind it."""
+    match op:
+        case Map(args=args):
+            made = (_cut(a, starts, stops, steps) if tensor_type(a).shape else a for a in args)
+            return Map(op.fn, tuple(made), loc=op.loc)
+        case Convert(x=x, dtype=dtype):
+            return Convert(_cut(x, starts, stops, steps), dtype, loc=op.loc)
+    return Slice(op, starts, stops, steps)
 
 
 def _fill(a: Op) -> Literal:

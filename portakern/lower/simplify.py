@@ -32,7 +32,21 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower import groups, joining, kept, ones, orders, pieces, random_bits, scatters, splitting, windows
+from portakern.lower import (
+    decided,
+    groups,
+    joining,
+    kept,
+    ones,
+    orders,
+    pages,
+    pieces,
+    random_bits,
+    repeated,
+    scatters,
+    splitting,
+    windows,
+)
 from portakern.lower.joining import reshapes_freely
 
 rules = Rules()
@@ -48,10 +62,11 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     windowed = reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
     shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step, picks)
-    every = rules + shapes + pieces.views + pieces.work + windowed + ordered
+    first = repeated.rules + decided.rules + pages.rules + rules
+    every = first + shapes + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)
-    assembled = canonicalise(program, rules + shapes + pieces.views + windowed + ordered)
+    assembled = canonicalise(program, first + shapes + pieces.views + windowed + ordered)
     return kept.kept_whole(assembled, lambda opened: canonicalise(opened, every))
 
 

@@ -27,12 +27,14 @@ from portakern.ir.tensor import (
     SegmentContract,
     SegmentFold,
     TensorProgram,
+    Transpose,
     tensor_type,
 )  # fmt: skip
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
+from portakern.lower.pairs import pairs_of
 from portakern.lower.partial_sums import product_summed
 from portakern.lower.placing import Placed
 from portakern.lower.recomputed import computed_several_times, inner_products, products_of_chain, recomputed, reduced_axes
@@ -40,7 +42,7 @@ from portakern.lower.recomputed import computed_several_times, inner_products, p
 Names = Mapping[str, tuple[str, ...]]
 
 
-PRODUCTS = ("contraction", "grouped", "chain")
+PRODUCTS = ("contraction", "pair", "grouped", "chain")
 
 
 @dataclass
@@ -74,8 +76,8 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
            pieces: Mapping[str, Placed] | None = None, picks: bool = True) -> list[Stage]:  # fmt: skip
     """The stages of ``program`` in order.  Arrays between them are named by ``fresh`` and appear as outputs of one and
     arguments of the next.  Without ``attention`` every product is a stage of its own, also where a softmax or another product
-    is made of it; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces of arrays;
-    ``picks``: whether loads may take single elements."""
+    is made of it, or one meets another; where ``shares``, arrays may lie in larger ones.  ``pieces``: which outputs are pieces
+    of arrays; ``picks``: whether loads may take single elements."""
     names_of_temporaries = iter(fresh)
     shared, program = program, unshared(program, names)
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
@@ -83,7 +85,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
         program = unshared(canonicalise(shared, factors), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
-    for part in levels(program, names, names_of_temporaries, placed, shares, picks):
+    for part in levels(program, names, names_of_temporaries, placed, shares, picks, attention):
         out += _stages_of(part, names, names_of_temporaries, placed, attention)
     apart = [one for s in out for one in _written_apart(s, placed, names_of_temporaries)]
     return [replace(s, placed={o: placed[o] for o in s.program.outputs if o in placed}) for s in apart]
@@ -145,6 +147,8 @@ class _Splitter:
         if self.attention:
             self._find_attention()
         self._find_sums_of_products()
+        if self.attention:
+            self._find_pairs()
         for op in self.program.body.ops:
             if isinstance(op, ANCHORS) and op not in self.group_of and op not in self.recomputed:
                 self._place(op)
@@ -192,6 +196,17 @@ class _Splitter:
             self.groups.append(group)
             self.group_of |= {product: group, op: group}
 
+    def _find_pairs(self) -> None:
+        for pair in pairs_of(self.program):
+            axes = [(self.classes.of(op), [self.classes.of_operand(op, 0)[i] for i in op.lhs_axes]) for op in pair]
+            if axes[0] != axes[1] or any(op in self.group_of or op in self.recomputed for op in pair):
+                continue
+            if any(inner_products(op, self.recomputed) for op in pair):
+                continue
+            group = Group("pair", [*pair], frozenset(axes[0][0]), frozenset(axes[0][1]))
+            self.groups.append(group)
+            self.group_of |= dict.fromkeys(pair, group)
+
     def _private(self, found: Attention, scores: Contract, walked: AxisClass) -> bool:
         """Whether what is computed from the scores along the walked axis is used by the pattern alone: it is never whole."""
         ends = {found.weights.softmax.m, found.out, *found.sums}
@@ -218,7 +233,7 @@ class _Splitter:
             seen.add(op)
             if isinstance(op, Contract):
                 found.append(op)
-            elif isinstance(op, Map | Convert | Expand | Reshape):
+            elif isinstance(op, Map | Convert | Expand | Reshape | Transpose):
                 frontier.extend(op.operands)
         inside = [c for c in found if set(self.classes.of(c)) == want and c not in self.group_of
                   and len(c.lhs_axes) == 1]
@@ -263,7 +278,7 @@ class _Splitter:
     def _join(self, op: Op, kind: str, parallel: frozenset[AxisClass], reduced: frozenset[AxisClass],
               needs: set[Group]) -> Group | None:  # fmt: skip
         """A group of reductions (or scans) over the same axes that can take one more without waiting for itself."""
-        for g in self.groups if kind not in ("contraction", "grouped", "attention") else ():
+        for g in self.groups if kind not in ("contraction", "pair", "grouped", "attention") else ():
             same = g.kind == kind and g.parallel == parallel and g.reduced == reduced
             same = same and {self.apart.get(a, 0) for a in g.anchors} == {self.apart.get(op, 0)}
             same = same and {_offsets(a) for a in g.anchors} == {_offsets(op)}
@@ -469,7 +484,7 @@ class _Splitter:
             body = _own_operands(body) if apart else body
             return [*before, Stage(body, "chain", None, body.args if apart else ())]
         if g.kind != "attention":
-            if g.kind != "contraction":  # whose sums over batches run along axes that the product alone has
+            if g.kind not in ("contraction", "pair"):  # whose sums over batches run along axes that the product alone has
                 self._part(g, body)
             return [*before, Stage(body, g.kind.split()[0])]
         apart = _roles_meet(body, _pattern(body))

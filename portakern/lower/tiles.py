@@ -18,6 +18,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block, Op, at, yielded
 from portakern.ir.size import Size
 from portakern.lower.classes import matched_dims
+from portakern.lower.pages import Piece, taken_apart
 from portakern.lower.placing import Line, Placed
 
 
@@ -250,6 +251,9 @@ class TileWriter:
             return self.value(op.x, tuple(coords[matched[i]] if i in matched else ZERO for i in range(len(inner))))
         if isinstance(op.x, Arg):
             return self.load(op.x, op.shape, coords)
+        apart = [_added_up(pieces, coords) for pieces in taken_apart(inner, op.shape) or []]
+        if apart and all(apart):
+            return self.value(op.x, tuple(apart))  # type: ignore[arg-type]
         raise LoweringError("a reshape that splits or joins dims of a computed value inside a kernel",
                             where=str(op.loc or ""))
 
@@ -286,12 +290,15 @@ class TileWriter:
         return Picked(b.select(inside, moved, b.const(-1, signed)), c.fill)
 
     def _coordinate(self, c: Coordinate, dtype: str) -> Op:
+        c = c.index or c if isinstance(c, Part) else c
         if not isinstance(c, t.Index):
             raise LoweringError("a coordinate along a merged axis")
         word = "i64" if DTYPES[dtype].bits == 64 and DTYPES[dtype].is_int else "i32"
         total: Op | None = None
         for x in c.terms:
             part = self.b.coord(x.axis, word)
+            part = part if x.div == 1 else self.b.binary("floordiv", part, self.b.scalar_size(x.div, word))
+            part = self.b.binary("rem", part, self.b.scalar_size(x.mod, word)) if x.mod else part
             if x.scale != 1:
                 part = self.b.binary("mul", part, self.b.scalar_size(x.scale, word))
             total = part if total is None else self.b.binary("add", total, part)
@@ -354,6 +361,20 @@ def _separate(c: Coordinate) -> t.Index:
     if not isinstance(found, t.Index):
         raise LoweringError("a slice of a merged axis")
     return found
+
+
+def _added_up(pieces: Sequence[Piece], coords: Coordinates) -> t.Index | None:
+    """The sum of ``pieces`` of plain coordinates, or of none; None where they are no such."""
+    terms: list[t.Term] = []
+    for p in pieces:
+        c = _separate(coords[p.dim])
+        if c == ZERO:
+            continue
+        if len(c.terms) != 1 or c.gather >= 0 or (c.offset, c.terms[0].scale, c.terms[0].mod) != (0, 1, 0):
+            return None
+        (term,) = c.terms
+        terms.append(t.Term(term.axis, p.scale, term.div * p.div, p.mod))
+    return t.Index(tuple(terms))
 
 
 def collapse(shape: tuple[Size, ...], coords: Sequence[Coordinate]) -> tuple[tuple[Size, ...], tuple[t.Index, ...]]:

@@ -158,7 +158,7 @@ def test_fusion() -> None:
     assert families("attn_window") == ["attention"]
     assert families("two_out") == ["rows"]
     assert families("norm_mm") == ["rows", "contraction"]
-    assert families("swiglu") == ["contraction", "contraction"]
+    assert families("swiglu") == ["contraction"]
     assert families("mm_softmax") == ["contraction", "rows"]
     assert families("group_norm") == ["rows", "elementwise"]
     assert families("cum_chain") == ["scan"]

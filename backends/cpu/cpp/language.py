@@ -54,6 +54,7 @@ CPP = Language(
     adopt=adopt,
     takes_pixels=True,
     long_steps=False,
+    pairs=lambda nest, device: True,
     forks=True,
     words=WORDS,
     shares_process=True,

@@ -134,7 +134,7 @@ class PipelinePlan(CudaKernelPlan):
     def producer(self) -> tuple[p.Statement, ...]:
         """What the producer does for each tile."""
         assert self.loop is not None
-        refill = Refill(self.dot.a.slot, self.slot_bytes, self.feeds)
+        refill = Refill(self.dots[0].a.slot, self.slot_bytes, self.feeds)
         return *self.places, *self.limits, *self._inside([replace(self.loop, body=(refill,), note="")])
 
     def _inside(self, body: Sequence[p.Statement]) -> tuple[p.Statement, ...]:
@@ -166,8 +166,8 @@ class PipelinePlan(CudaKernelPlan):
         return [*([replace(loop, end=whole(full), body=self._step())] if full else []), last]
 
     def _step(self, deep: int = 0) -> tuple[p.Statement, ...]:
-        x = self.dot
-        return Take(x.a.slot, PIPE), StartProducts((AsyncProduct(x.acc, x.a, x.b, (PIPE,), deep=deep),))
+        products = (AsyncProduct(x.acc, x.a, x.b, (PIPE,), deep=deep) for x in self.dots)
+        return Take(self.dots[0].a.slot, PIPE), StartProducts(tuple(products))
 
     @property
     def _early(self) -> list[p.Statement]:
@@ -212,9 +212,10 @@ class PipelinePlan(CudaKernelPlan):
         return self.barriers_at + 2 * self.slots * 8
 
     @property
-    def dot(self) -> p.Dot:
+    def dots(self) -> tuple[p.Dot, ...]:
+        """One product, or a pair with an operand in common."""
         assert self.loop is not None
-        return next(s for s in self.loop.body if isinstance(s, p.Dot))
+        return tuple(s for s in self.loop.body if isinstance(s, p.Dot))
 
     @property
     def left(self) -> int:
@@ -224,7 +225,7 @@ class PipelinePlan(CudaKernelPlan):
         end = number(self.loop.end)
         if self.loop.begin != ZERO or end is None:
             return 0
-        depth = PRODUCT_BYTES // DTYPES[self.dot.element].bytes
+        depth = PRODUCT_BYTES // DTYPES[self.dots[0].element].bytes
         left = -(-(end % self.loop.step) // depth) * depth
         return left % self.loop.step
 

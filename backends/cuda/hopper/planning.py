@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from portakern.backend import Pixels, Target, TensorMap
@@ -92,12 +92,12 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
         return f"{target.device.name} has no copy engine for tiles"
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
     loops = [s for s in k.body if isinstance(s, p.Loop)]
-    if len(dots) != 1 or len(loops) != 1 or k.body.count(loops[0]) != 1:
-        return "it is not one product in one loop"
+    if len(dots) not in (1, 2) or len(loops) != 1 or k.body.count(loops[0]) != 1:
+        return "it is not one product, or a pair of them, in one loop"
     loop, dot = nest_of(loops[0])[-1], dots[0]
-    if loop.pipeline is None or len(loop.pipeline.copies) != 2 or loop.pipeline.slots < 2:
-        return "its operands are not both copied ahead of their use"
-    if len(loop.body) != 1:
+    if loop.pipeline is None or len(loop.pipeline.copies) != len(dots) + 1 or loop.pipeline.slots < 2:
+        return "its operands are not all copied ahead of their use"
+    if len(loop.body) != len(dots) or not all(isinstance(s, p.Dot) for s in loop.body):
         return "its loop does more than the product"
     odd = next((s for s in k.body if not isinstance(s, (*ANYWHERE, p.Loop))), None)
     if odd is not None:
@@ -108,7 +108,7 @@ def obstacle_to_pipeline(k: KernelPlan, kernel: t.Kernel, target: Target) -> str
     wide = next((a.name for a in kernel.grid if a.tile > 1 and a.name not in (row, col)), None)
     if wide is not None:
         return f"the axis {wide} is neither a row nor a column of the product"
-    return next(filter(None, (_obstacle_to_feed(load, kernel) for load in _loads(dot))), "")
+    return next(filter(None, (_obstacle_to_feed(load, kernel) for x in dots for load in _loads(x))), "")
 
 
 def loads_of(dot: t.Dot) -> tuple[t.Load, t.Load] | None:
@@ -221,8 +221,8 @@ class PipelinePlanner:
 
     def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
         self.of, self.kernel, self.target = plan, kernel, target
-        self.dot = next(op for op in tiles_of(kernel.body) if isinstance(op, t.Dot))
-        self.row, self.col = (axis for axis, _ in dims_of(self.dot))
+        self.dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
+        self.row, self.col = (axis for axis, _ in dims_of(self.dots[0]))
         self.nest = next(s for s in plan.body if isinstance(s, p.Loop))
         *self.around, self.loop = nest_of(self.nest)
         self.origins = origins_of(plan, kernel)
@@ -289,7 +289,7 @@ class PipelinePlanner:
             return made
         if self._of_pixels():
             return (1, 1)
-        if all(self._whole_lines(load) for load in _loads(self.dot)):
+        if all(self._whole_lines(load) for load in self._loads()):
             return (1, 1)
         if self._shareable(self.row, 2):
             return (2, 1)
@@ -297,7 +297,10 @@ class PipelinePlanner:
 
     def _of_pixels(self) -> bool:
         """Whether an operand is made of pixels, which are not brought in parts."""
-        return any(pixels(self.kernel, load) for load in _loads(self.dot))
+        return any(pixels(self.kernel, load) for load in self._loads())
+
+    def _loads(self) -> list[t.Load]:
+        return [load for dot in self.dots for load in _loads(dot)]
 
     def _whole_lines(self, load: t.Load) -> bool:
         """Whether the rows of a box are whole lines of the cache: else the engine fetches more, and sharing pays (on an H200
@@ -325,15 +328,25 @@ class PipelinePlanner:
         down, across = self.cluster
         made: list[Fetched] = []
         assert self.loop.pipeline is not None
-        for load, side, parts in zip(_loads(self.dot), ("left", "right"), (across, down), strict=True):
+        for load, operand, side, parts in self._operands(across, down):
             dims = [axis for axis, _ in dims_of(load)]
-            shared = (self.loop.body[0].a if side == "left" else self.loop.body[0].b).shared  # type: ignore[attr-defined]
+            shared = operand.shared
             assert isinstance(shared, p.Shared)
+            if any(f.shared == shared for f in made):
+                continue  # what a pair of products has in common
             panel = PANEL // DTYPES[shared.dtype].bytes
             rows = shared.rows if shared.cols // panel % parts == 0 else shared.rows // parts
             spec, at = self._pixels(load, rows) if pixels(self.kernel, load) else self._described(load, dims, (rows, panel))
             made.append(Fetched(shared, spec, side, at))
         return tuple(made)
+
+    def _operands(self, across: int, down: int) -> Iterator[tuple[t.Load, p.Operand, str, int]]:
+        """The operands of each product by their loads, with their sides and in how many parts a cluster brings them."""
+        for dot, planned in zip(self.dots, self.loop.body, strict=True):
+            assert isinstance(planned, p.Dot)
+            left, right = _loads(dot)
+            yield left, planned.a, "left", across
+            yield right, planned.b, "right", down
 
     def _pixels(self, load: t.Load, rows: int) -> tuple[TensorMap, tuple[PlanTerm, ...]]:
         """The array of ``load``, whose rows are pixels, and where they begin, the innermost dim first; then the taps."""

@@ -28,11 +28,13 @@ DIALECT = Dialect(
     const_pointer="const {type}* __restrict {name}",
     pipelined=False,
     sorts=True,
+    takes_parts=True,
 )
 
 HOME = {"dot": "gpu/dot", "store_add": "gpu/join", "store_max": "gpu/join", "scan_cols": "gpu/scan",
         "sorted_order": "gpu/sort", "in_order": "gpu/sort",
-        "gather": "gpu/gather", "along": "gpu/gather"}  # fmt: skip
+        "gather": "gpu/gather", "along": "gpu/gather", "part": "gpu/gather", "wide_part": "gpu/gather",
+        "columns": "gpu/gather"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what pk/gpu.hpp brings."""
 
 

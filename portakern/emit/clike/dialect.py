@@ -47,7 +47,7 @@ class Dialect:
     walks alone.
 
     *Pixels.*  ``takes_pixels`` says that the platform has ``part``, ``columns``, and ``stage``, ``gather`` and ``store`` of
-    rows and columns that they find.
+    rows and columns that they find; ``takes_parts`` that it has all but ``stage`` and ``store``.
 
     *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
     by a function of the operator's own.
@@ -89,6 +89,7 @@ class Dialect:
     sorts: bool = False
     context: str = ""
     takes_pixels: bool = False
+    takes_parts: bool = False
 
     def type(self, dtype: str) -> str:
         return self.types[dtype]

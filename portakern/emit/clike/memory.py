@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
 from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
+from portakern.ir.core import Op
 from portakern.ir.size import Size, Sym, at_most, never_negative
 
 _NARROW = 1 << 31
@@ -72,6 +75,41 @@ class Addresses:
         left = tuple(self.left(axis, axis in inline_left) if axis in over else whole(n) for axis, n in dims)
         return Access(origin, tuple(steps), left, pad)
 
+    def listed(self, op: t.Load, buffers: Mapping[Op, str]) -> tuple[PlanTerm, ...]:
+        """What ``op`` picks from its array where a copy reads, for each row, the integer of another array that says it."""
+        have = t.buffer_type(op.buffer)
+        found: list[PlanTerm] = []
+        for index, size, stride in zip(op.indices, have.shape, have.element_strides, strict=True):
+            if index.gather >= 0:
+                coordinate = self._looked_up(op.gathers[index.gather], buffers)
+                found.append(call("along", "pk::along", coordinate, size_term(size), size_term(stride)))
+        return tuple(found)
+
+    def _looked_up(self, table: Op, buffers: Mapping[Op, str]) -> PlanTerm:
+        """The integers that rows have in ``table``: row i has the one at some part of the coordinate of row i."""
+        assert isinstance(table, t.Load)
+        ((axis, _),) = table.dims
+        origin: PlanTerm = Name(buffers[table.buffer])
+        place: PlanTerm = ZERO
+        for dim in t.joined_dims(table):
+            if axis in dim.index.axes:
+                place = call("along", "pk::along", self._part(dim.index, axis), size_term(dim.size), size_term(dim.stride))
+            else:
+                origin = add(origin, multiply(self.coordinate(dim.index), size_term(dim.stride)))
+        return call("listed", "pk::listed", origin, place)
+
+    def _part(self, index: t.Index, axis: str) -> PlanTerm:
+        """``index`` of every row along ``axis``."""
+        along = next(x for x in index.terms if x.axis == axis)
+        rest = self.coordinate(t.Index(tuple(x for x in index.terms if x is not along), index.offset))
+        extent = self.kernel.axis[axis].extent
+        word = "part" if isinstance(extent, int) and extent < _NARROW else "wide_part"
+        numbers = [along.div, along.mod, along.scale]
+        while len(numbers) > 1 and numbers[-1] == (1 if len(numbers) == 3 else 0):
+            numbers.pop()
+        begin = () if rest == ZERO else (rest,)
+        return call(word, f"pk::{word}<{', '.join(map(str, numbers))}>", self.start[axis], *begin)
+
     def pixels(self, op: t.Load | t.Store, rows: str) -> tuple[PlanTerm, ...]:
         """The coordinates of the rows of ``op``, which run along the axis ``rows``, or of its columns, along the dims in which
         they are pixels; each with the size and stride of its dim."""
@@ -81,14 +119,7 @@ class Addresses:
             index = dim.index
             where = self.coordinate(index)
             if (along := next((x for x in index.terms if x.axis in axes), None)) is not None:
-                rest = self.coordinate(t.Index(tuple(x for x in index.terms if x is not along), index.offset))
-                extent = self.kernel.axis[along.axis].extent
-                word = "part" if isinstance(extent, int) and extent < _NARROW else "wide_part"
-                numbers = [along.div, along.mod, along.scale]
-                while len(numbers) > 1 and numbers[-1] == (1 if len(numbers) == 3 else 0):
-                    numbers.pop()
-                begin = () if rest == ZERO else (rest,)
-                where = call(word, f"pk::{word}<{', '.join(map(str, numbers))}>", self.start[along.axis], *begin)
+                where = self._part(index, along.axis)
                 where = where if along.axis == rows else call("columns", "pk::columns", where)
             terms.append(call("along", "pk::along", where, size_term(dim.size), size_term(dim.stride)))
         return tuple(terms)
@@ -102,12 +133,14 @@ def _tiled(op: t.Load | t.Store) -> set[str]:
 def pixels(kernel: t.Kernel, op: t.Load | t.Store) -> tuple[t.AccessedDim, ...]:
     """The dims of its array along which ``op`` finds each row of its tile by itself: the coordinate of a row is taken apart, or
     may lie outside, where its padding is read.  None is stored outside."""
-    if isinstance(op, t.Load) and (op.pad is None or op.gathers):
-        return ()
+    bare = isinstance(op, t.Load) and (op.pad is None or bool(op.gathers))  # nothing is read outside but what is picked
     axes = _tiled(op)
     found: list[t.AccessedDim] = []
     for dim in t.joined_dims(op):
         apart = any(x.axis in axes and (x.div != 1 or x.mod) for x in dim.index.terms)
+        if bare:
+            found += [dim] if apart else []
+            continue
         low, high = reach(dim.index, kernel)
         beyond = at_most(high - dim.size)
         outside = not never_negative(low) or not isinstance(beyond, int) or beyond >= 0

@@ -98,6 +98,8 @@ class Planner(Loops):
             if not self.loops:
                 self._stage_now([op])
             return  # copied at the top of the loop
+        if op in self.loads.lists:
+            return  # read by copies
         buffer = self.variable[op.buffer]
         if not dims_of(op):
             access = self.addresses.access(op, buffer, ())

@@ -101,7 +101,8 @@ class Products(Alone):
                 if key not in self.operands:
                     shared = self._share(load, dims_of(load), role, transposed, slots, "copied from memory")
                     self.operands[key] = p.Operand(shared, slot)
-                    found.append(p.CopyToShared(shared, slot, access, self.addresses.pixels(load, dims_of(load)[0][0])))
+                    picks = self.addresses.listed(load, self.variable), self.addresses.pixels(load, dims_of(load)[0][0])
+                    found.append(p.CopyToShared(shared, slot, access, (*picks[0], *picks[1])))
         return found
 
     def _stage_now(self, loads: list[Op]) -> None:

@@ -82,7 +82,7 @@ def _dot(op: t.Dot) -> Iterator[tuple[str, str]]:
 def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterator[tuple[str, str]]:
     dims = dict(dims_of(op) if isinstance(op, t.Load) else dims_of(op.value))
     checked = pixels(kernel, op)
-    by_themselves = checked if dialect.takes_pixels else ()
+    by_themselves = checked if dialect.takes_pixels or (dialect.takes_parts and isinstance(op, t.Load)) else ()
     for dim in t.joined_dims(op):
         index, size = dim.index, dim.size
         if dim in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:

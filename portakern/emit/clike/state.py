@@ -23,9 +23,9 @@ class State:
         kernel = _reordered(kernel)
         self.kernel = kernel
         self.dialect = dialect
-        self.loads = Operands(kernel)
+        self.loads = Operands(kernel, dialect.takes_pixels)
         self.staged = self.loads.staged
-        self.layouts = Layouts(kernel, self.loads.only_operand)
+        self.layouts = Layouts(kernel, lambda op: op in self.loads.lists or self.loads.only_operand(op))
         self.regions = ElementwiseRegions(kernel, self.layouts)
         self.names = CNames({x.name for x in self.layouts.layouts} | {size_name(s) for s in kernel.sizes})
         self.inner: set[str] = set()  # names inside maps

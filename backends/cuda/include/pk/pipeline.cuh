@@ -17,9 +17,9 @@ template <class C, int Count, int Warps> struct Pipeline : Slots<C, Count, Warps
 
     // ---- consumers: whole warpgroups
 
-    /// Gives the slot of the step before back once its product is complete; the product just started goes on.
-    PK_DEVICE void release_previous() {
-        ptx::wgmma_wait<1>();
+    /// Gives the slot of the step before back once its product is complete; the product (or products) just started goes on.
+    template <int Started = 1> PK_DEVICE void release_previous() {
+        ptx::wgmma_wait<Started>();
         if (held >= 0) release(held);
         held = slot;
         advance();

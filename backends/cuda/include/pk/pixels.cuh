@@ -26,6 +26,17 @@ template <class L, class Whole, int Div, int Mod, int Scale> struct Element<L, P
     static PK_DEVICE int64_t get(const Part<Whole, Div, Mod, Scale>& x, int i, int) { return x.at(L::row(thread(), i)); }
 };
 
+/// The coordinates that rows have in a list: row i has the integer that `at` finds for it, none where that is outside.
+template <class T, class P> struct Listed {
+    const T* list;
+    Along<P> where;
+    PK_DEVICE int64_t at(int row) const {
+        const int64_t place = where.index.at(row);
+        return exists(place, where.size) ? static_cast<int64_t>(list[place * where.stride]) : -1;
+    }
+};
+template <class T, class P> PK_DEVICE Listed<T, P> listed(const T* list, const Along<P>& where) { return {list, where}; }
+
 /// The same of columns: of column j what `P` is of row j.
 template <class P> struct Columns { P part; };
 template <class P> PK_DEVICE Columns<P> columns(const P& part) { return {part}; }
@@ -43,6 +54,7 @@ template <class Whole, int Div, int Mod, int Scale>
 PK_DEVICE int64_t at_place(const Part<Whole, Div, Mod, Scale>& index, int row, int) {
     return index.at(row);
 }
+template <class T, class P> PK_DEVICE int64_t at_place(const Listed<T, P>& index, int row, int) { return index.at(row); }
 template <class P> PK_DEVICE int64_t at_place(const Columns<P>& index, int, int col) { return index.part.at(col); }
 
 /// stage(to, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as stage, of elements that

@@ -14,7 +14,40 @@ template <class I> struct Along {
 
 template <class I> PK_FN Along<I> along(const I& index, int64_t size, int64_t stride) { return {index, size, stride}; }
 
+// Row i of a tile lies at Scale * ((first + i) / Div % Mod) + begin; no Mod: the quotient itself.
+template <class Whole, int Div, int Mod, int Scale> struct RowPart {
+  Whole first, begin;
+  PK_FN int64_t at(int i) const {
+    const Whole quotient = (first + i) / Div;
+    return static_cast<int64_t>((Mod > 0 ? quotient % (Mod > 0 ? Mod : 1) : quotient) * Scale + begin);
+  }
+};
+
+template <int Div, int Mod = 0, int Scale = 1> PK_FN RowPart<int, Div, Mod, Scale> part(int64_t first, int64_t begin = 0) {
+  return {static_cast<int>(first), static_cast<int>(begin)};
+}
+
+// Where the axis has more than 2^31 coordinates.
+template <int Div, int Mod = 0, int Scale = 1> PK_FN RowPart<int64_t, Div, Mod, Scale> wide_part(int64_t first, int64_t begin = 0) {
+  return {first, begin};
+}
+
+// The same of columns: of column j what `P` is of row j.
+template <class P> struct Columns {
+  P part;
+};
+
+template <class P> PK_FN Columns<P> columns(const P& part) { return {part}; }
+
 namespace detail {
+
+template <class L, class Whole, int Div, int Mod, int Scale> PK_FN int64_t pick(const RowPart<Whole, Div, Mod, Scale>& x, int i, int) {
+  return x.at(L::Row::own() + L::Row::fixed(i));
+}
+
+template <class L, class P> PK_FN int64_t pick(const Columns<P>& x, int, int j) {
+  return x.part.at(L::Col::own() + L::Col::fixed(j));
+}
 
 // A negative number is a large one without its sign, so that one comparison does for both ends.
 template <class T> PK_FN bool exists(T coordinate, int64_t size) {
@@ -28,6 +61,7 @@ template <class T> PK_FN int64_t offset_of(T coordinate, int64_t size, int64_t s
 // Whether all elements of a row of L are picked by the same indices.
 template <class L, class I> constexpr bool picks_rows = true;
 template <class L, class T, class M> constexpr bool picks_rows<L, Tile<T, M>> = same<typename M::Col, One>;
+template <class L, class P> constexpr bool picks_rows<L, Columns<P>> = false;
 
 template <class L, class T, class... I>
 PK_FN Tile<T, L> gather(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left, T pad,

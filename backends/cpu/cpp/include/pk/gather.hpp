@@ -75,32 +75,26 @@ PK_INLINE Reference<Lines<T, L>> kept(const Lines<T, L>& x) {
     return {&x};
 }
 
-// gather, always into a tile, for who reads its elements where they lie.
-template <class L, class T, class P, class... I>
-PK_INLINE Tile<T, L> gather_copy(const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left, int32_t cols_left,
-                                 P pad, Along<I>... picks) {
-    const int rows = clamp_count(rows_left, L::rows), cols = clamp_count(cols_left, L::cols);
-    Tile<T, L> out;
-    for (int r = 0; r < rows; ++r) {
-        T* to = out.value + r * L::cols;
-        const T* line = origin + r * row_stride;
-        for (int c = 0; c < cols; ++c)
-            to[c] = (picks.exists(r, c) && ...) ? line[c * col_stride + (0 + ... + picks.offset(r, c))] : T(pad);
-        for (int c = cols; c < L::cols; ++c) to[c] = T(pad);
-    }
-    for (int i = rows * L::cols; i < L::size; ++i) out.value[i] = T(pad);
-    return out;
-}
 // gather<L>(origin, row_stride, col_stride, rows_left, cols_left, pad, along(index, size, stride)...): as load, of elements
 // that lie further on by what the indices pick; `pad` also where one picks nothing, which is not read.
 template <class L, class T, class P, class... I>
 PK_INLINE auto gather(const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left, int32_t cols_left, P pad,
                       Along<I>... picks) {
     const int rows = clamp_count(rows_left, L::rows), cols = clamp_count(cols_left, L::cols);
-    if constexpr (L::cols > 1 && (picks_rows<L, I>(0) && ...))
+    if constexpr (L::cols > 1 && (picks_rows<L, I>(0) && ...)) {
         return Lines<T, L>(origin, row_stride, col_stride, rows, cols, pad, picks...);
-    else
-        return gather_copy<L>(origin, row_stride, col_stride, rows_left, cols_left, pad, picks...);
+    } else {
+        Tile<T, L> out;
+        for (int r = 0; r < rows; ++r) {
+            T* to = out.value + r * L::cols;
+            const T* line = origin + r * row_stride;
+            for (int c = 0; c < cols; ++c)
+                to[c] = (picks.exists(r, c) && ...) ? line[c * col_stride + (0 + ... + picks.offset(r, c))] : T(pad);
+            for (int c = cols; c < L::cols; ++c) to[c] = T(pad);
+        }
+        for (int i = rows * L::cols; i < L::size; ++i) out.value[i] = T(pad);
+        return out;
+    }
 }
 // gather<V>(origin, stride, left, pad, along(...)...) for a vector
 template <class L, class T, class P, class... I>

@@ -27,6 +27,25 @@ PK_INLINE Part<int64_t, Div, Mod, Scale> wide_part(int64_t first, int64_t begin 
     return {first, begin};
 }
 
+// The coordinates that rows have in a list: row r has the integer that `where` finds for it, none where that is outside.
+template <class T, class P>
+struct Listed {
+    using element = int64_t;
+    using layout = Dense<2, 1>;
+    const T* list;
+    P part;
+    int64_t size, stride;
+
+    PK_INLINE int64_t at(int r, int) const {
+        const int64_t place = part.at(r, 0);
+        return uint64_t(place) < uint64_t(size) ? int64_t(list[place * stride]) : -1;
+    }
+};
+template <class T, class P>
+PK_INLINE Listed<T, P> listed(const T* list, Along<P> where) {
+    return {list, where.index, where.size, where.stride};
+}
+
 // The same of columns: of column c what `P` is of row c.
 template <class P>
 struct Columns {
@@ -46,7 +65,7 @@ PK_INLINE Columns<P> columns(const P& part) {
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t, class First, class... I>
 PK_INLINE void stage(Panel<T, R, C, t>& panel, const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left,
                      int32_t cols_left, Along<First> pick, Along<I>... more) {
-    const auto tile = gather_copy<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
+    const auto tile = copy(gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...));
     const int rows = clamp_count(rows_left, R), cols = clamp_count(cols_left, C);
     panel.pack(tile.value, t ? 1 : C, t ? C : 1, t ? cols : rows, t ? rows : cols, false);
 }
@@ -63,7 +82,7 @@ PK_INLINE void stage(PanelA<T, R, C, false>& panel, const T* origin, int64_t row
     if constexpr (picks_rows<Dense<2, 2>, First>(0) && (picks_rows<Dense<2, 2>, I>(0) && ...)) {
         take(pick, more...);
     } else {
-        const auto tile = gather_copy<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
+        const auto tile = gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...);
         panel.pack(tile.value, C, 1, rows, cols, false);
     }
 }

@@ -14,8 +14,37 @@ struct Along {
 template <class I>
 PK_INLINE Along<I> along(const I& index, int64_t size, int64_t stride) { return {index, size, stride}; }
 
+// Row i of a tile lies at Scale * ((first + i) / Div % Mod) + begin; no Mod: the quotient itself.
+template <class Whole, int Div, int Mod, int Scale>
+struct Part {
+    Whole first, begin;
+    PK_INLINE int64_t at(int i) const {
+        const Whole quotient = (first + i) / Div;
+        return static_cast<int64_t>((Mod > 0 ? quotient % (Mod > 0 ? Mod : 1) : quotient) * Scale + begin);
+    }
+};
+template <int Div, int Mod = 0, int Scale = 1>
+PK_INLINE Part<int, Div, Mod, Scale> part(int64_t first, int64_t begin = 0) {
+    return {static_cast<int>(first), static_cast<int>(begin)};
+}
+// Where the axis has more than 2^31 coordinates.
+template <int Div, int Mod = 0, int Scale = 1>
+PK_INLINE Part<int64_t, Div, Mod, Scale> wide_part(int64_t first, int64_t begin = 0) { return {first, begin}; }
+
+// The same of columns: of column j what `P` is of row j.
+template <class P>
+struct Columns {
+    P part;
+};
+template <class P>
+PK_INLINE Columns<P> columns(const P& part) { return {part}; }
+
 template <class L, class T>
 PK_INLINE T slot_of(T scalar, int, int) { return scalar; }
+template <class L, class Whole, int Div, int Mod, int Scale>
+PK_INLINE int64_t slot_of(const Part<Whole, Div, Mod, Scale>& x, int i, int) { return x.at(L::row(item(), i)); }
+template <class L, class P>
+PK_INLINE int64_t slot_of(const Columns<P>& x, int, int j) { return x.part.at(L::col(item(), j)); }
 
 // A negative number is a large one without its sign, so that one comparison does for both ends.
 template <class T>
@@ -34,6 +63,8 @@ template <class L, class T, class M>
 constexpr bool picks_rows<L, Tile<T, M>> = false;
 template <class L, class T>
 constexpr bool picks_rows<L, Tile<T, RowOf<L>>> = true;
+template <class L, class P>
+constexpr bool picks_rows<L, Columns<P>> = false;
 
 template <class L, class T, class... I>
 PK_INLINE Tile<T, L> gather(Window<L> w, const T* origin, T pad, const Along<I>&... picks) {
