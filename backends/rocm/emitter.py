@@ -169,6 +169,9 @@ class HipPrinter(Printer):
         call = self.word("load_queries", self.place(s.place), s.origin, s.stride, s.rows_left, s.features)
         return [f"auto {s.name} = {call};"]
 
+    def mapping(self, s: p.Map) -> str:
+        return "map_by_fours" if isinstance(self.plan, AttentionPlan) and s in self.plan.mask else super().mapping(s)
+
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []
 

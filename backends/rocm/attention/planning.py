@@ -12,7 +12,7 @@ from portakern.emit.clike import KernelPlan, Planner, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import Name, PlanTerm, Word, call, is_zero, size_term, whole
+from portakern.emit.clike.terms import Apply, Name, PlanTerm, Word, apply, call, is_zero, size_term, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
@@ -173,8 +173,9 @@ class _Turns:
         _need(isinstance(mask, p.Map) and Name(product.acc) in mask.args, "its scores are masked in several ways")
         assert isinstance(mask, p.Map)
         sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
-        made = replace(mask, name=scores, define=False, once=False,
-                       args=tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args))  # fmt: skip
+        sizes = [replace(s, value=s.value.rewritten(_in_32_bits)) for s in sizes]
+        args = tuple(Name(scores) if x == Name(product.acc) else x.rewritten(_here) for x in mask.args)
+        made = replace(mask, name=scores, define=False, once=False, args=args)
         first = next(s for s in self.loops[0].body if isinstance(s, p.Dot))
         return tuple(p.renamed(s, {self.loops[-1].var: var, product.acc: first.acc}) for s in (*sizes, made))
 
@@ -232,6 +233,19 @@ class _Turns:
         """Through registers both are fetched in the first turn and put into LDS in the second one."""
         turns = in_order((ReadTurn(v, 0, k, 3), ReadTurn(k, 2, v, 2)))
         return turns if self.target.device.has("lds_dma_16") else tuple(replace(x, wait=None) for x in turns)
+
+
+def _here(x: PlanTerm) -> PlanTerm:
+    """Numbers of columns that are not kept in registers beside the walk."""
+    return replace(x, template=x.template.replace("col_index", "col_index_here")) if isinstance(x, Apply) else x
+
+
+def _in_32_bits(x: PlanTerm) -> PlanTerm:
+    """How many keys are left: there are fewer than 2^31, and scalar ALUs compare no 64 bits."""
+    if not isinstance(x, Apply) or x.word != "left":
+        return x
+    extent, first = x.operands
+    return apply("12|{0} - {1}", call("cast", "int", extent), first, fn="sub")
 
 
 def _load(op: Op) -> t.Load:

@@ -35,11 +35,11 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     const int whole = int(pk::min(int64_t(int32_t(sq0)) / 64 * 64, int64_t(537)));
     const auto mask = [&](pk::Tile<float, AccSqSk>& scores, int sk0) PK_INLINE {
         if (sk0 < whole) return;
-        const int32_t sk_left = pk::left(600, sk0);  // the last tile along sk may reach past the end
+        const int32_t sk_left = int(600) - sk0;  // the last tile along sk may reach past the end
         // beyond the end of sk: -inf
-        scores = pk::map<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
+        scores = pk::map_by_fours<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
             return col < sk_left ? (int32_t(sq0) + row >= int32_t(sk0) + col ? q_k : -INFINITY) : -INFINITY;
-        }, pk::col_index<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
+        }, pk::col_index_here<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
     };
 
     k_feed.fetch(0); v_feed.fetch(0);
