@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
@@ -48,14 +49,24 @@ def may_scale_first(kernel: Kernel) -> bool:
     return kernel.family == "attention" and narrow and not asked
 
 
-def by_powers_of_two(kernel: Kernel, fused: bool = False) -> Kernel:
-    """``kernel`` with its exponentials of f32 as powers of two, where they may be.
+def of_narrow_products(kernel: Kernel) -> bool:
+    """Whether ``kernel`` only multiplies operands of 16 bits, and exponentials stand between its products.
+
+    Those that it shifts are of sums of products, whose own rounding is as large as what an earlier scale costs, and are rounded to
+    16 bits before they are multiplied.
+    """
+    dots = [op for op in kernel.body.walk() if isinstance(op, Dot)]
+    return kernel.family in ("attention", "chain") and all(DTYPES[tile_type(op.lhs).dtype].bits == 16 for op in dots)
+
+
+def by_powers_of_two(kernel: Kernel, fused: bool = False, may: Callable[[Kernel], bool] = may_scale_first) -> Kernel:
+    """``kernel`` with its exponentials of f32 as powers of two, where they ``may`` be.
 
     With ``fused``, each one's multiply-add is one operation.
 
     Compilers may not fuse on their own (docs/lowering.md, "What may be fused"), so what should be is written.
     """
-    if not may_scale_first(kernel):
+    if not may(kernel):
         return kernel
     made = canonicalise(kernel, rules)
     return canonicalise(made, fusing) if fused else made

@@ -7,8 +7,9 @@ the plan (``plan.py``); ``printer.py`` prints it.
 from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn
 from .planning import FEATURES, KEYS, ROWS, WAVES, attention_in_turns
 from .printer import print_attention
+from .walk import StripWalk, loaded_ahead, print_walk, strip_type, strips_of, with_strips
 
 __all__ = [
-    "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "LoadQueries", "ReadTurn", "attention_in_turns",
-    "print_attention",
+    "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "LoadQueries", "ReadTurn", "StripWalk",
+    "attention_in_turns", "loaded_ahead", "print_attention", "print_walk", "strip_type", "strips_of", "with_strips",
 ]  # fmt: skip
