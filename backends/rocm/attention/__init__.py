@@ -7,7 +7,8 @@ the plan (``plan.py``); ``printer.py`` prints it.
 from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn
 from .planning import FEATURES, KEYS, ROWS, WAVES, attention_in_turns
 from .printer import print_attention
-from .walk import StripWalk, loaded_ahead, print_walk, strip_type, strips_of, with_strips
+from .walk import StripWalk, strips_of, with_strips
+from .walk_printer import loaded_ahead, print_walk, strip_type
 
 __all__ = [
     "FEATURES", "KEYS", "ROWS", "WAVES", "AttentionPlan", "KeyStrip", "LoadQueries", "ReadTurn", "StripWalk",

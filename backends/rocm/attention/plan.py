@@ -36,13 +36,14 @@ class KeyStrip:
     feed: str
     reader: str
     part: str
+    slots: int = SLOTS
 
     @property
     def slot_bytes(self) -> int:
         return self.rows * self.cols * DTYPES[self.dtype].bytes
 
     def __str__(self) -> str:
-        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {SLOTS} slots of {self.slot_bytes} "
+        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {self.slots} slots of {self.slot_bytes} "
                 f"bytes; from [{self.origin}] stride {self.stride}, {self.features} features")
 
 

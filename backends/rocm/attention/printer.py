@@ -8,7 +8,7 @@ from portakern.emit.clike import Printer
 from portakern.emit.clike.printer import indented
 
 from .plan import AttentionPlan, ReadTurn
-from .walk import strip_type
+from .walk_printer import strip_type
 
 
 @dataclass(frozen=True)

@@ -6,26 +6,37 @@ LDS where the device can, each is read once, while the one before is multiplied,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from portakern.backend import Target
 from portakern.dtypes import DTYPES
-from portakern.emit.clike import KernelPlan, Planner, Printer
+from portakern.emit.clike import KernelPlan, Planner
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.flat import substituted
 from portakern.emit.clike.layouts import Layout, dims_of
-from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import ZERO, PlanTerm, number, size_term
+from portakern.emit.clike.terms import ZERO, PlanTerm, is_zero, size_term
 from portakern.ir import tile as t
 
 from .plan import KeyStrip
 from .strips import Obstacle, features_of, need
 
+WAVES = 8
+"""Of a block whose waves take turns."""
 _ROWS = (32, 64)
 _PATCHES = (16, 32)
 """Bytes of a strip that a thread may have to transpose on their way to LDS."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A step whose products are all done together: those ``ahead`` are the next tile's (and begin with 0), those ``behind`` use
+    what is computed ``between`` them."""
+
+    ahead: tuple[p.Statement, ...]
+    between: tuple[p.Statement, ...]
+    behind: tuple[p.Statement, ...]
 
 
 @dataclass(frozen=True)
@@ -35,9 +46,15 @@ class StripWalk(p.Loop):
     strips: tuple[KeyStrip, ...] = ()
     extent: PlanTerm = ZERO
     direct: bool = False
+    turns: Turns | None = None
 
     def __str__(self) -> str:
-        return "\n".join([super().__str__(), *(f"    {x}" for x in self.strips)])
+        lines = [f"    {x}" for x in self.strips]
+        if self.turns is not None:
+            ahead, behind = (", ".join(s.acc for s in part if isinstance(s, p.Dot)) for part in (self.turns.ahead, self.turns.behind))
+            lines.append(f"    waves 4 to 7 are one barrier behind: while some multiply {behind}, and {ahead} of the next tile, "
+                         "the others do the rest")
+        return "\n".join([super().__str__(), *lines])
 
 
 def with_strips(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
@@ -45,8 +62,9 @@ def with_strips(plan: KernelPlan, planner: Planner, target: Target) -> KernelPla
     if not target.device.has("mfma") or not any(isinstance(s, p.Loop) and s.pipeline for s in p.statements(plan.body)):
         return plan
     walks = _Walks(plan, planner, target)
-    body = walks.block(plan.body)
-    return replace(plan, body=body, names=frozenset(walks.names.taken))
+    made = replace(plan, body=walks.block(plan.body), names=frozenset(walks.names.taken))
+    slots = {name: x.slots for name, x in strips_of(made).items()}
+    return replace(made, shared=tuple(replace(x, slots=slots.get(x.name, x.slots)) for x in made.shared))
 
 
 def strips_of(plan: KernelPlan) -> dict[str, KeyStrip]:
@@ -82,7 +100,30 @@ class _Walks:
         load = self.loads[pipe.copies[0].shared]
         extent = size_term(self.planner.kernel.axis[dims_of(load)[0][0]].extent)
         given: dict[str, Any] = {f.name: getattr(loop, f.name) for f in fields(loop)}
-        return StripWalk(**given, strips=strips, extent=extent, direct=self.direct)
+        turns = self._turns(loop, strips)
+        if turns is not None and self.direct:
+            strips = tuple(replace(x, slots=3) for x in strips)
+        return StripWalk(**given, strips=strips, extent=extent, direct=self.direct, turns=turns)
+
+    def _turns(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Turns | None:
+        """How the waves take turns, where there are two for each SIMD and the order of a step allows it."""
+        room = self.target.device.count("shared_bytes_per_block")
+        if self.plan.warps != WAVES or (self.direct and 3 * sum(x.slot_bytes for x in strips) > room):
+            return None
+        made = frozenset().union(*map(p.made, loop.body))
+        zeros = {s.name: s for s in loop.body if isinstance(s, p.Fill) and is_zero(s.value)}
+        dots = [s for s in loop.body if isinstance(s, p.Dot)]
+        ahead = [s for s in dots if s.acc in zeros and s.a.name not in made]
+        behind = [s for s in dots if s not in ahead]
+        fills = [zeros[s.acc] for s in ahead]
+        between = [s for s in loop.body if s not in dots and s not in fills]
+        for s in behind:  # what stands after one of them must not ask for its sum
+            later = [x for x in loop.body[loop.body.index(s) :] if x in between]
+            if s.acc in p.reads(later) or s.acc in frozenset().union(*map(p.made, later)):
+                return None
+        if not ahead or not behind or len(strips) != len(dots):
+            return None
+        return Turns((*fills, *ahead), tuple(between), tuple(behind))
 
     @property
     def direct(self) -> bool:
@@ -114,88 +155,3 @@ class _Walks:
         names = [self.names.fresh(f"{stem}_{what}") for what in ("feed", "reader", "part")]
         return KeyStrip(shared.name, shared.dtype, shared.rows, shared.cols, shared.transposed, origin, copy.access.strides[0],
                         features, share // 16, *names)  # fmt: skip
-
-
-def loaded_ahead(loop: p.Loop) -> tuple[list[p.LoadTile], list[p.Statement]]:
-    """Vectors that a step of ``loop`` loads, whose addresses follow from its number, and what else it does.
-
-    Loads arrive in the order in which they set out: a vector that is used at once would wait for the next step's operands.
-    """
-    scalars: dict[str, PlanTerm] = {}
-    for s in loop.body:
-        if isinstance(s, p.Scalar) and s.define:
-            scalars[s.name] = substituted(s.value, scalars)
-    made = frozenset().union(*map(p.made, loop.body)) - scalars.keys()
-    found: list[p.LoadTile] = []
-    for s in loop.body:
-        if isinstance(s, p.LoadTile) and s.define and s.place.side != "tile" and not s.picks:
-            ahead = substituted(s, scalars)
-            if made.isdisjoint(p.reads(ahead)):
-                found.append(ahead)
-    names = {s.name for s in found}
-    return found, list(p.used([s for s in loop.body if not (isinstance(s, p.LoadTile) and s.name in names)], loop.pipeline))
-
-
-# ---- text --------------------------------------------------------------------------------------------------------------
-
-
-def strip_type(printer: Printer, s: KeyStrip, threads: int) -> str:
-    way = "cols" if s.straight else "rows"
-    return f"pk::Strip<{printer.dialect.type(s.dtype)}, {s.rows}, {s.cols}, pk::Depth::along_{way}, {threads}>"
-
-
-def print_walk(printer: Printer, k: StripWalk) -> list[str]:
-    fresh = printer.names.fresh
-    known = number(k.begin) == 0
-    first, end = "0" if known else fresh(f"first_{k.var}"), fresh(f"end_{k.var}")
-    vectors, body = loaded_ahead(k)
-    ahead = {v.name: fresh(f"{v.name.removesuffix('_tile')}_next") for v in vectors}
-    begin = [f"const int64_t {end} = {k.end};", *([] if known else [f"const int64_t {first} = {k.begin};"])]
-    for x in k.strips:
-        begin += [f"pk::StripFeed {x.feed}({x.name}, {x.origin}, {x.stride}, {k.extent}, {x.features});",
-                  f"pk::StripReader {x.reader}({x.name});",
-                  f"decltype({x.reader})::Part {x.part};  // what this wave holds of a tile"]  # fmt: skip
-    begin += [f"pk::Tile<{printer.dialect.type(v.dtype)}, {printer.place(v.place)}> {ahead[v.name]};" for v in vectors]
-    load = fresh("load_vectors")
-    if vectors:
-        loads = [x for v in vectors for x in printer.on_LoadTile(replace(v, name=ahead[v.name], define=False))]
-        begin += [f"const auto {load} = [&](int64_t {k.var}) PK_INLINE {{", *indented(loads), "};"]
-    next_ = f"{k.var} + {k.step}"
-    starts = "start" if k.direct else "fetch"
-    begin += [f"if ({first} < {end}) {load}({first});"] if vectors else []
-    begin += [" ".join(f"{x.feed}.{starts}({first});" for x in k.strips)]
-    put = " ".join(f"{x.feed}.put();" for x in k.strips)
-    begin += [] if k.direct else [put]
-    step = [
-        "pk::wait_for_copies<0>();" if k.direct else "pk::wait_for_lds();",
-        "pk::turn();  // this step's operands are complete, and the other slot has been read",
-        *(f"auto {v.name} = {ahead[v.name]};" for v in vectors),
-        *([f"if ({next_} < {end}) {load}({next_});"] if vectors else []),
-        " ".join(f"{x.feed}.{starts}({next_});" for x in k.strips),
-        *_body(printer, body, {x.name: x for x in k.strips}),
-        *([] if k.direct else [put]),
-    ]
-    head = f"for (int64_t {k.var} = {first}; {k.var} < {end}; {k.var} += {k.step}) {{"
-    return [*begin, "#pragma unroll 1", head, *indented(step), "}", *(["pk::wait_for_copies<0>();"] if k.direct else [])]
-
-
-def _body(printer: Printer, body: Sequence[p.Statement], strips: Mapping[str, KeyStrip]) -> list[str]:
-    """Each strip is read while what stands before its product is computed."""
-    order = list(dict.fromkeys(strips[s.b.name].name for s in body if isinstance(s, p.Dot)))
-    lines = [_read(strips[order[0]])]
-    arrived = 0
-    for s in body:
-        if not isinstance(s, p.Dot):
-            lines += printer.statements([s])
-            continue
-        x = strips[s.b.name]
-        if arrived < len(order) and order[arrived] == x.name:
-            arrived += 1
-            word = "arrived_meanwhile" if arrived > 1 else "arrived"
-            lines += [f"pk::{word}({x.part});", *([_read(strips[order[arrived]])] if arrived < len(order) else [])]
-        lines.append(f"pk::dot({s.acc}, {s.a.name}, {x.part});")
-    return lines
-
-
-def _read(x: KeyStrip) -> str:
-    return f"{x.reader}.read({x.part});"

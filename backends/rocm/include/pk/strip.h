@@ -52,8 +52,25 @@ template <class T, int R, int C, Depth D, int Threads> struct Strip {
 // What a lane holds of a strip: tiles of 32 by steps of 16 deep, 8 elements of each.
 template <class S> struct StripPart { i32x4 v[S::tiles][S::steps]; };
 
-// Reads the two slots of a strip in turn.
-template <class S> struct StripReader {
+// How far it is to the next of `Slots` slots, which are taken in turn.
+template <class S, int Slots> struct SlotStep {
+  static constexpr int size = static_cast<int>(sizeof(S));
+  int step = size, at = 0;
+
+  PK_FN int next() {
+    const int found = step;
+    if constexpr (Slots == 2) {
+      step = -step;
+    } else {
+      at = at == Slots - 1 ? 0 : at + 1;
+      step = at == Slots - 1 ? -(Slots - 1) * size : size;
+    }
+    return found;
+  }
+};
+
+// Reads the slots of a strip in turn.
+template <class S, int Slots> struct StripReader {
   using Part = StripPart<S>;
 #if defined(__gfx950__)
   static constexpr int starts = S::upright ? S::steps : S::tiles;  // no address is computed while the other wave computes
@@ -61,9 +78,9 @@ template <class S> struct StripReader {
   static constexpr int starts = 1;
 #endif
   LdsAddress own[starts];
-  int other = sizeof(S);  // how far away the other slot is
+  SlotStep<S, Slots> slot;
 
-  PK_FN explicit StripReader(const S* slots) {
+  PK_FN explicit StripReader(const S (&slots)[Slots]) {
     const int l = lane() % 32, half = lane() / 32;
 #pragma unroll
     for (int n = 0; n < starts; ++n) {
@@ -75,12 +92,12 @@ template <class S> struct StripReader {
   // Starts reading the next slot; `arrived` says when it is there.
   PK_FN void read(Part& to) {
     all<0>(to);
+    const int step = slot.next();
 #pragma unroll
     for (auto& x : own) {
-      x += other;
-      asm volatile("" : "+v"(x));  // at once: both slots' addresses would take twice the registers
+      x += step;
+      asm volatile("" : "+v"(x));  // at once: all slots' addresses would take as many registers
     }
-    other = -other;
   }
 
  private:
@@ -123,20 +140,20 @@ template <class T> PK_FN Buffer lines_from(const T* origin, int first, int end, 
 
 }  // namespace detail
 
-// Strips on their way to two slots in turn.  `end` keys exist, with `features` each; what lies outside is zero.
+// Strips on their way to the slots in turn.  `end` keys exist, with `features` each; what lies outside is zero.
 #if defined(__gfx950__)
 
 // Copies that no register sees.  A lane's 16 bytes land where its number says, so it is the place they are fetched from that is
 // swizzled.
-template <class S> struct StripFeed {
+template <class S, int Slots> struct StripFeed {
   static constexpr int across = S::cols * 2 / 16;  // lanes along a line
   static constexpr int copies = S::rows * across / S::threads;
   const typename S::Element* origin;
   LdsAddress to;
-  int other = sizeof(S);
+  SlotStep<S, Slots> slot;
   int stride, end, from;
 
-  PK_FN StripFeed(const S* slots, const typename S::Element* origin_, int stride_, int end_, int features)
+  PK_FN StripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
       : origin(origin_), to(lds_address(slots) + wave_number() * (wave * 16)), stride(stride_ * 2), end(end_) {
     const int n = thread() / across, at = thread() % across * 16 ^ S::key(n);
     from = at < features * 2 ? n * stride + at : Buffer::outside;
@@ -147,15 +164,14 @@ template <class S> struct StripFeed {
     const Buffer source = detail::lines_from(origin, first, end, S::rows, stride);
 #pragma unroll
     for (int u = 0; u < copies; ++u) source.to_lds(to + u * (S::threads * 16), from, u * (S::threads / across) * stride);
-    to += other;
-    other = -other;
+    to += slot.next();
   }
 };
 
 #else
 
 // Through registers.  A lane holds 16 bytes of a line, or a patch of 4 lines that it transposes.
-template <class S> struct StripFeed {
+template <class S, int Slots> struct StripFeed {
   static constexpr int share = S::rows * S::cols * 2 / S::threads;               // bytes of a thread
   static constexpr int wide = S::straight ? 16 : share / 4, deep = S::straight ? 1 : 4;
   static constexpr int across = S::straight ? S::cols / 8 : 16;                  // lanes of a wave along a line
@@ -166,11 +182,11 @@ template <class S> struct StripFeed {
 
   const typename S::Element* origin;
   LdsAddress to;
-  int other = sizeof(S);
+  SlotStep<S, Slots> slot;
   int stride, end, from;
   Piece held[pieces];
 
-  PK_FN StripFeed(const S* slots, const typename S::Element* origin_, int stride_, int end_, int features)
+  PK_FN StripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
       : origin(origin_), to(lds_address(slots)), stride(stride_ * 2), end(end_) {
     if constexpr (S::straight) {
       const int n = thread() / across, at = thread() % across * 16;
@@ -201,8 +217,7 @@ template <class S> struct StripFeed {
         lds_write(S::below(to, e), i16x4{held[0][e], held[1][e], held[2][e], held[3][e]});
       }
     }
-    to += other;
-    other = -other;
+    to += slot.next();
   }
 };
 
