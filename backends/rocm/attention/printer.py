@@ -38,7 +38,8 @@ def print_attention(printer: Printer, k: AttentionPlan) -> list[str]:
 def _state(printer: Printer, k: AttentionPlan, x: _Names) -> list[str]:
     keys, values = k.strips
     scores = k.score_layout.name
-    feeds = [f"pk::StripFeed {s.feed}({s.name}, {s.origin}, {s.stride}, {k.keys}, {s.features});" for s in k.strips]
+    kind = "StripFeed" if k.direct else "HeldStripFeed"
+    feeds = [f"pk::{kind} {s.feed}({s.name}, {s.origin}, {s.stride}, {k.keys}, {s.features});" for s in k.strips]
     return [
         *feeds,
         *(f"pk::StripReader {s.reader}({s.name});" for s in k.strips),

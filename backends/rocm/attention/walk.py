@@ -22,8 +22,11 @@ from portakern.ir import tile as t
 from .plan import KeyStrip
 from .strips import Obstacle, features_of, need
 
-WAVES = 8
-"""Of a block whose waves take turns."""
+WAVES, ALONE = 8, 4
+"""Of a block whose waves take turns, and of one whose waves have their SIMDs to themselves."""
+_ROOM_FOR_TWO = 160
+"""Registers that a wave may keep through a walk where another one shares its SIMD."""
+_VECTOR = 8
 _ROWS = (32, 64)
 _PATCHES = (16, 32)
 """Bytes of a strip that a thread may have to transpose on their way to LDS."""
@@ -40,6 +43,24 @@ class Turns:
 
 
 @dataclass(frozen=True)
+class Halves:
+    """A step for a wave that has its SIMD to itself: what is computed stands beside products that do not hang on it.
+
+    First the ``last`` product that the tile begins with and those of the tile before that are ``late``, beside ``early_rest``, which
+    needs the others; then those that use that (``soon``) and the others of the next tile (``ahead``), beside ``late_rest``.
+    ``zeros`` are what late products multiply in the first step.
+    """
+
+    last: tuple[p.Statement, ...]
+    late: tuple[p.Dot, ...]
+    early_rest: tuple[p.Statement, ...]
+    soon: tuple[p.Dot, ...]
+    ahead: tuple[p.Statement, ...]
+    late_rest: tuple[p.Statement, ...]
+    zeros: tuple[p.Fill, ...]
+
+
+@dataclass(frozen=True)
 class StripWalk(p.Loop):
     """A loop whose pipeline copies ``strips``, of which ``extent`` lines exist."""
 
@@ -47,14 +68,27 @@ class StripWalk(p.Loop):
     extent: PlanTerm = ZERO
     direct: bool = False
     turns: Turns | None = None
+    halves: Halves | None = None
 
     def __str__(self) -> str:
         lines = [f"    {x}" for x in self.strips]
         if self.turns is not None:
-            ahead, behind = (", ".join(s.acc for s in part if isinstance(s, p.Dot)) for part in (self.turns.ahead, self.turns.behind))
-            lines.append(f"    waves 4 to 7 are one barrier behind: while some multiply {behind}, and {ahead} of the next tile, "
-                         "the others do the rest")
+            ahead, behind = sums_of(self.turns.ahead), sums_of(self.turns.behind)
+            lines.append("    waves 4 to 7 are one barrier behind")
+            lines.append(f"    some multiply {behind}, and {ahead} of the next tile, while the others do the rest")
+        if self.halves is not None:
+            x = self.halves
+            lines.append(f"    multiply {sums_of(x.last)}, and {sums_of(x.late)} of the tile before, beside {names_of(x.early_rest)}")
+            lines.append(f"    multiply {sums_of(x.soon)}, and {sums_of(x.ahead)} of the next tile, beside {names_of(x.late_rest)}")
         return "\n".join([super().__str__(), *lines])
+
+
+def sums_of(part: Sequence[p.Statement]) -> str:
+    return ", ".join(s.acc for s in part if isinstance(s, p.Dot)) or "nothing"
+
+
+def names_of(part: Sequence[p.Statement]) -> str:
+    return ", ".join(sorted(frozenset().union(*map(p.made, part))))
 
 
 def with_strips(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
@@ -70,6 +104,14 @@ def with_strips(plan: KernelPlan, planner: Planner, target: Target) -> KernelPla
 def strips_of(plan: KernelPlan) -> dict[str, KeyStrip]:
     """The strips of all walks, by name."""
     return {x.name: x for s in p.statements(plan.body) if isinstance(s, StripWalk) for x in s.strips}
+
+
+@dataclass(frozen=True)
+class _Products:
+    first: list[p.Dot]
+    fills: dict[str, p.Fill]
+    between: list[p.Statement]
+    second: list[p.Dot]
 
 
 class _Walks:
@@ -103,27 +145,64 @@ class _Walks:
         turns = self._turns(loop, strips)
         if turns is not None and self.direct:
             strips = tuple(replace(x, slots=3) for x in strips)
-        return StripWalk(**given, strips=strips, extent=extent, direct=self.direct, turns=turns)
+        halves = self._halves(loop, strips) if turns is None else None
+        direct = self.direct and halves is None  # what a wave alone reads is moved between its two kinds of registers
+        return StripWalk(**given, strips=strips, extent=extent, direct=direct, turns=turns, halves=halves)
 
-    def _turns(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Turns | None:
-        """How the waves take turns, where there are two for each SIMD and the order of a step allows it."""
-        room = self.target.device.count("shared_bytes_per_block")
-        if self.plan.warps != WAVES or (self.direct and 3 * sum(x.slot_bytes for x in strips) > room):
-            return None
+    def _products(self, loop: p.Loop) -> _Products | None:
+        """The products of a step, where a tile's first ones can be had before what stands between."""
         made = frozenset().union(*map(p.made, loop.body))
         zeros = {s.name: s for s in loop.body if isinstance(s, p.Fill) and is_zero(s.value)}
         dots = [s for s in loop.body if isinstance(s, p.Dot)]
-        ahead = [s for s in dots if s.acc in zeros and s.a.name not in made]
-        behind = [s for s in dots if s not in ahead]
-        fills = [zeros[s.acc] for s in ahead]
-        between = [s for s in loop.body if s not in dots and s not in fills]
-        for s in behind:  # what stands after one of them must not ask for its sum
+        first = [s for s in dots if s.acc in zeros and s.a.name not in made]
+        second = [s for s in dots if s not in first]
+        fills = {s.acc: zeros[s.acc] for s in first}
+        between = [s for s in loop.body if s not in dots and s not in fills.values()]
+        for s in second:  # what stands after one of them must not ask for its sum
             later = [x for x in loop.body[loop.body.index(s) :] if x in between]
             if s.acc in p.reads(later) or s.acc in frozenset().union(*map(p.made, later)):
                 return None
-        if not ahead or not behind or len(strips) != len(dots):
+        once = len({s.b.name for s in dots}) == len(dots)
+        return _Products(first, fills, between, second) if first and second and once else None
+
+    def _turns(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Turns | None:
+        """How the waves take turns, where there are two for each SIMD and the order of a step allows it."""
+        room, found = self.target.device.count("shared_bytes_per_block"), self._products(loop)
+        if self.plan.warps != WAVES or found is None or (self.direct and 3 * sum(x.slot_bytes for x in strips) > room):
             return None
-        return Turns((*fills, *ahead), tuple(between), tuple(behind))
+        return Turns((*found.fills.values(), *found.first), tuple(found.between), tuple(found.second))
+
+    def _halves(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Halves | None:
+        """The same for a wave alone, where all that it holds leaves no room for another one."""
+        found = self._products(loop)
+        if self.plan.warps != ALONE or found is None or len(found.first) < 2 or self._held(loop) < _ROOM_FOR_TWO:
+            return None
+        *others, last = found.first
+        hang, late_rest = {last.acc}, []
+        for s in found.between:
+            if hang & p.reads(s) or hang & p.made(s):
+                late_rest.append(s)
+                hang |= p.made(s)
+        early_rest = [s for s in found.between if s not in late_rest]
+        late = [s for s in found.second if s.a.name in hang]
+        soon = [s for s in found.second if s not in late]
+        makers = {s.name: s for s in late_rest if isinstance(s, p.Map)}
+        if not late or any(s.a.name not in makers for s in late):
+            return None
+        given = [makers[s.a.name] for s in late]
+        zeros = tuple(p.Fill(s.name, s.dtype, s.place, self.planner.constant(0.0, s.dtype)) for s in dict.fromkeys(given))
+        late_rest = [replace(s, define=False) if isinstance(s, p.Map) and s in given else s for s in late_rest]
+        ahead = (*(found.fills[s.acc] for s in others), *others)
+        return Halves((found.fills[last.acc], last), tuple(late), tuple(early_rest), tuple(soon), ahead, tuple(late_rest), zeros)
+
+    def _held(self, loop: p.Loop) -> int:
+        """Registers of what a wave keeps through the walk: left operands, and what it sums."""
+        dots = [s for s in loop.body if isinstance(s, p.Dot)]
+        made = frozenset().union(*map(p.made, loop.body))
+        lefts = {s.a.name: self.layout[s.a.name] for s in dots if s.a.name not in made}
+        sums = {s.acc: s.place.layout for s in dots if s.acc not in made}
+        each = self.plan.threads
+        return sum(x.rows * x.cols // each // 2 for x in lefts.values()) + sum(x.rows * x.cols // each for x in sums.values())
 
     @property
     def direct(self) -> bool:
@@ -148,7 +227,9 @@ class _Walks:
         need(loop.step == shared.rows and shared.rows in _ROWS and shared.cols % 32 == 0 and shared.cols >= 64, "other tiles")
         share = shared.rows * shared.cols * DTYPES[shared.dtype].bytes // self.plan.threads
         patch = shared.transposed or self.direct or share in _PATCHES
-        need(share >= 16 and share % 16 == 0 and patch, "threads have no whole vectors of a strip")
+        lines = self.plan.threads * _VECTOR // shared.cols  # that the block copies at a time
+        whole = share >= 16 and share % 16 == 0 and (share == 16 or lines % 16 == 0)
+        need(whole and patch, "threads have no whole vectors of a strip")
         features = features_of(self.planner.kernel, load, shared.rows)
         stem = shared.name.removesuffix("_shared")
         origin = substituted(copy.access.origin, {loop.var: ZERO})

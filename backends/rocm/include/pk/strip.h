@@ -100,7 +100,25 @@ template <class S, int Slots> struct StripReader {
     }
   }
 
+  // The same as the compiler sees it: it waits where what is read is used, which copies straight to LDS would make much too early.
+  PK_FN void load(Part& to) {
+    seen<0>(to);
+    const int step = slot.next();
+#pragma unroll
+    for (auto& x : own) x = static_cast<LdsAddress>(opaque(static_cast<int>(x + step)));
+  }
+
  private:
+  template <int N> PK_FN void seen(Part& to) const {
+    if constexpr (N < S::tiles * S::steps) {
+      constexpr int i = N % S::tiles, s = N / S::tiles;
+      if constexpr (starts == 1) to.v[i][s] = lds_load<i * 32 * S::line>(own[0] ^ s * 32);
+      else if constexpr (S::upright) to.v[i][s] = lds_load<i * 32 * S::line>(own[s]);
+      else to.v[i][s] = lds_load_transposed<s * 16 * S::line, 8 * S::line>(own[i]);
+      seen<N + 1>(to);
+    }
+  }
+
   template <int N> PK_FN void all(Part& to) const {
     if constexpr (N < S::tiles * S::steps) {
       constexpr int i = N % S::tiles, s = N / S::tiles;
@@ -168,16 +186,17 @@ template <class S, int Slots> struct StripFeed {
   }
 };
 
-#else
+#endif
 
 // Through registers.  A lane holds 16 bytes of a line, or a patch of 4 lines that it transposes.
-template <class S, int Slots> struct StripFeed {
+template <class S, int Slots> struct HeldStripFeed {
+  static constexpr bool plain = S::straight || !S::upright;  // lines as they lie in memory
   static constexpr int share = S::rows * S::cols * 2 / S::threads;               // bytes of a thread
-  static constexpr int wide = S::straight ? 16 : share / 4, deep = S::straight ? 1 : 4;
-  static constexpr int across = S::straight ? S::cols / 8 : 16;                  // lanes of a wave along a line
+  static constexpr int wide = plain ? 16 : share / 4, deep = plain ? 1 : 4;
+  static constexpr int across = plain ? S::cols / 8 : 16;                  // lanes of a wave along a line
   static constexpr int pieces = share / wide, beside = S::cols * 2 / (across * wide);
   static constexpr int apart = S::threads / (across * beside);                   // lines between two pieces
-  static_assert(S::straight || wide == 4 || wide == 8, "a thread has one patch");
+  static_assert(plain || wide == 4 || wide == 8, "a thread has one patch");
   using Piece = choose<wide == 16, i32x4, choose<wide == 8, i16x4, i16x2>>;
 
   const typename S::Element* origin;
@@ -186,9 +205,9 @@ template <class S, int Slots> struct StripFeed {
   int stride, end, from;
   Piece held[pieces];
 
-  PK_FN StripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
+  PK_FN HeldStripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
       : origin(origin_), to(lds_address(slots)), stride(stride_ * 2), end(end_) {
-    if constexpr (S::straight) {
+    if constexpr (plain) {
       const int n = thread() / across, at = thread() % across * 16;
       from = at < features * 2 ? n * stride + at : Buffer::outside;
       to += S::place(n, at);
@@ -203,12 +222,12 @@ template <class S, int Slots> struct StripFeed {
   PK_FN void fetch(int first) {
     const Buffer source = detail::lines_from(origin, first, end, S::rows, stride);
 #pragma unroll
-    for (int p = 0; p < pieces; ++p) held[p] = source.template read<Piece>(from, p * (S::straight ? apart : 1) * stride);
+    for (int p = 0; p < pieces; ++p) held[p] = source.template read<Piece>(from, p * (plain ? apart : 1) * stride);
   }
 
   // Puts it into the next slot.
   PK_FN void put() {
-    if constexpr (S::straight) {
+    if constexpr (plain) {
 #pragma unroll
       for (int p = 0; p < pieces; ++p) lds_write(to + p * apart * S::line, held[p]);
     } else {
@@ -220,8 +239,6 @@ template <class S, int Slots> struct StripFeed {
     to += slot.next();
   }
 };
-
-#endif
 
 // ---- products -------------------------------------------------------------------------------------------------------
 
