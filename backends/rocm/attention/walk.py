@@ -24,8 +24,8 @@ from .strips import Obstacle, features_of, need
 
 WAVES, ALONE = 8, 4
 """Of a block whose waves take turns, and of one whose waves have their SIMDs to themselves."""
-_ROOM_FOR_TWO = 160
-"""Registers that a wave may keep through a walk where another one shares its SIMD."""
+_ROOM, _READ = 256, 64
+"""Registers of a wave that shares its SIMD, and of parts of strips, one of which is read while another is multiplied."""
 _VECTOR = 8
 _ROWS = (32, 64)
 _PATCHES = (16, 32)
@@ -175,7 +175,7 @@ class _Walks:
     def _halves(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Halves | None:
         """The same for a wave alone, where all that it holds leaves no room for another one."""
         found = self._products(loop)
-        if self.plan.warps != ALONE or found is None or len(found.first) < 2 or self._held(loop) < _ROOM_FOR_TWO:
+        if self.plan.warps != ALONE or found is None or len(found.first) < 2 or self._needed(loop) <= _ROOM:
             return None
         *others, last = found.first
         hang, late_rest = {last.acc}, []
@@ -195,14 +195,16 @@ class _Walks:
         ahead = (*(found.fills[s.acc] for s in others), *others)
         return Halves((found.fills[last.acc], last), tuple(late), tuple(early_rest), tuple(soon), ahead, tuple(late_rest), zeros)
 
-    def _held(self, loop: p.Loop) -> int:
-        """Registers of what a wave keeps through the walk: left operands, and what it sums."""
+    def _needed(self, loop: p.Loop) -> int:
+        """Registers of what a wave holds at once: left operands, sums, tiles and vectors of a step, and what it reads of strips."""
         dots = [s for s in loop.body if isinstance(s, p.Dot)]
         made = frozenset().union(*map(p.made, loop.body))
         lefts = {s.a.name: self.layout[s.a.name] for s in dots if s.a.name not in made}
-        sums = {s.acc: s.place.layout for s in dots if s.acc not in made}
+        sums = {s.acc: s.place.layout for s in dots}
+        vectors = [s.place.layout.cols // 2 for s in loop.body if isinstance(s, p.LoadTile) and s.place.side == "col"]
         each = self.plan.threads
-        return sum(x.rows * x.cols // each // 2 for x in lefts.values()) + sum(x.rows * x.cols // each for x in sums.values())
+        kept = sum(x.rows * x.cols // each // 2 for x in lefts.values()) + sum(x.rows * x.cols // each for x in sums.values())
+        return kept + sum(vectors) + _READ
 
     @property
     def direct(self) -> bool:
