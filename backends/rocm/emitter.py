@@ -43,6 +43,7 @@ from .attention import (
     print_walk,
     strip_type,
     strips_of,
+    with_capped_scores,
     with_strips,
 )  # fmt: skip
 from .pingpong import PingPongPlan, pingpong, print_pingpong
@@ -278,7 +279,7 @@ class HipEmitter(CLikeEmitter):
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
-        plain = _by_tiles_of_32(planner.plan(), target)
+        plain = with_capped_scores(_by_tiles_of_32(planner.plan(), target), kernel)
         made = attention_in_turns(plain, planner, target) if kernel.family == "attention" else pingpong(plain, planner, target)
         fits = self.operand_bytes(made) <= target.device.count("shared_bytes_per_block")
         if isinstance(made, PingPongPlan | AttentionPlan) or kernel.schedule.stages == 1:
