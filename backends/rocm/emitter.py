@@ -36,6 +36,7 @@ from portakern.ir.program import Program
 from .attention import (
     AttentionPlan,
     LoadQueries,
+    MapByFours,
     StripWalk,
     attention_in_turns,
     loaded_ahead,
@@ -187,7 +188,10 @@ class HipPrinter(Printer):
         return [f"auto {s.name} = {call};"]
 
     def mapping(self, s: p.Map) -> str:
-        return "map_by_fours" if isinstance(self.plan, AttentionPlan) and s in self.plan.mask else super().mapping(s)
+        return "map_by_fours" if isinstance(s, MapByFours) else super().mapping(s)
+
+    def on_MapByFours(self, s: MapByFours) -> list[str]:
+        return self.on_Map(s)
 
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []

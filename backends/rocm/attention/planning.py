@@ -18,7 +18,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
 
 from ..products import product_of
-from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn, in_order
+from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn, by_fours, in_order
 from .softmax import running_softmax
 from .strips import Obstacle, features_of, need
 
@@ -163,8 +163,8 @@ class _Turns:
         assert isinstance(mask, p.Map)
         sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
         sizes = [replace(s, value=s.value.rewritten(_in_32_bits)) for s in sizes]
-        args = tuple(Name(scores) if x == Name(product.acc) else x.rewritten(_here) for x in mask.args)
-        made = replace(mask, name=scores, define=False, once=False, args=args)
+        args = tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args)
+        made = by_fours(replace(mask, name=scores, define=False, once=False, args=args))
         first = next(s for s in self.loops[0].body if isinstance(s, p.Dot))
         return tuple(p.renamed(s, {self.loops[-1].var: var, product.acc: first.acc}) for s in (*sizes, made))
 
@@ -202,11 +202,6 @@ class _Turns:
         """Through registers both are fetched in the first turn and put into LDS in the second one."""
         turns = in_order((ReadTurn(v, 0, k, 3), ReadTurn(k, 2, v, 2)))
         return turns if self.target.device.has("lds_dma_16") else tuple(replace(x, wait=None) for x in turns)
-
-
-def _here(x: PlanTerm) -> PlanTerm:
-    """Numbers of columns that are not kept in registers beside the walk."""
-    return replace(x, template=x.template.replace("col_index", "col_index_here")) if isinstance(x, Apply) else x
 
 
 def _in_32_bits(x: PlanTerm) -> PlanTerm:

@@ -19,7 +19,7 @@ from portakern.emit.clike.layouts import Layout, dims_of
 from portakern.emit.clike.terms import ZERO, PlanTerm, is_zero, size_term
 from portakern.ir import tile as t
 
-from .plan import KeyStrip
+from .plan import KeyStrip, asks_for_columns, by_fours
 from .strips import Obstacle, features_of, need
 
 WAVES, ALONE = 8, 4
@@ -127,7 +127,8 @@ class _Walks:
         if loop.pipeline is None:
             return replace(loop, body=self.block(loop.body))
         try:
-            return self._walk(loop, loop.pipeline)
+            body = tuple(by_fours(s) if isinstance(s, p.Map) and asks_for_columns(s) else s for s in loop.body)
+            return self._walk(replace(loop, body=body), loop.pipeline)
         except Obstacle:
             return loop
 

@@ -9,7 +9,7 @@ from portakern.emit.clike import Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.flat import substituted
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import Name, PlanTerm, number
+from portakern.emit.clike.terms import Name, PlanTerm, is_zero, number
 
 from .plan import KeyStrip
 from .walk import Halves, StripWalk, Turns
@@ -61,7 +61,7 @@ def print_walk(printer: Printer, k: StripWalk) -> list[str]:
     called = {v.name: fresh(f"{v.name.removesuffix('_tile')}_next") if k.direct else v.name for v in vectors}
     first, end, next_ = "0" if known else fresh(f"first_{k.var}"), fresh(f"end_{k.var}"), fresh(f"next_{k.var}")
     load = fresh("load_vectors") if vectors else ""
-    again = {v.name: printer.on_LoadTile(replace(substituted(v, {k.var: Name(next_)}), define=False)) for v in vectors}
+    again = {v.name: _vector(printer, replace(substituted(v, {k.var: Name(next_)}), define=False)) for v in vectors}
     took = [f"auto {v.name} = {called[v.name]};" for v in vectors if k.direct]
     x = _Names(first, end, next_, load, {} if k.direct else again, took)
     begin = [f"const int64_t {x.end} = {k.end};", *([] if known else [f"const int64_t {x.first} = {k.begin};"])]
@@ -72,7 +72,7 @@ def print_walk(printer: Printer, k: StripWalk) -> list[str]:
                   f"decltype({s.reader})::Part {s.part};  // what this wave holds of a tile"]  # fmt: skip
     begin += [f"pk::Tile<{printer.dialect.type(v.dtype)}, {printer.place(v.place)}> {called[v.name]};" for v in vectors]
     if vectors:
-        loads = [line for v in vectors for line in printer.on_LoadTile(replace(v, name=called[v.name], define=False))]
+        loads = [line for v in vectors for line in _vector(printer, replace(v, name=called[v.name], define=False))]
         begin += [f"const auto {x.load} = [&](int64_t {k.var}) PK_INLINE {{", *indented(loads), "};",
                   f"if ({x.first} < {x.end}) {x.load}({x.first});"]  # fmt: skip
 
@@ -85,6 +85,15 @@ def print_walk(printer: Printer, k: StripWalk) -> list[str]:
         halves = replace(k.halves, early_rest=left(k.halves.early_rest), late_rest=left(k.halves.late_rest))
         return [*begin, *_in_halves(printer, k, halves, x)]
     return [*begin, *_one_by_one(printer, k, body, x)]
+
+
+def _vector(printer: Printer, v: p.LoadTile) -> list[str]:
+    """The text of a vector's load; of columns some of which are outside, one without branches."""
+    a = v.access
+    plain = a.left and number(a.strides[0]) == 1 and v.dtype == "f32" and (a.pad is None or is_zero(a.pad))
+    if v.place.side != "col" or not plain:
+        return printer.on_LoadTile(v)
+    return [f"{v.name} = {printer.word('load_within', printer.place(v.place), a.origin, a.left[0])};"]
 
 
 def _head(k: StripWalk, x: _Names) -> list[str]:
@@ -133,6 +142,7 @@ def _one_by_one(printer: Printer, k: StripWalk, body: Sequence[p.Statement], x: 
     return [*_all(k.strips, f"{bring}({x.first})"), *put, *_head(k, x), *indented(step), "}", *landed]
 
 
+_APART = "__builtin_amdgcn_sched_barrier(0);  // both halves at once would hold more registers than there are"
 _FIRST = "__builtin_amdgcn_sched_barrier(0);  // all of that sets out before anything else"
 
 
@@ -143,7 +153,7 @@ def _multiplied(printer: Printer, k: StripWalk, body: Sequence[p.Statement], x: 
     strips = {s.name: s for s in k.strips}
     order = [strips[name] for name in dict.fromkeys(s.b.name for s in body if isinstance(s, p.Dot))]
     if not k.direct:
-        return _seen(printer, body, order, x)
+        return _seen(printer, k, body, order, x)
     coming = order[1:]
     lines = [_read(order[0])] if first else []
     arrived = 0
@@ -161,13 +171,15 @@ def _multiplied(printer: Printer, k: StripWalk, body: Sequence[p.Statement], x: 
     return lines
 
 
-def _seen(printer: Printer, body: Sequence[p.Statement], strips: Sequence[KeyStrip], x: _Names) -> list[str]:
+def _seen(printer: Printer, k: StripWalk, body: Sequence[p.Statement], strips: Sequence[KeyStrip], x: _Names) -> list[str]:
     by_name: dict[str, KeyStrip] = {s.name: s for s in strips}
+    apart = next(iter(k.halves.soon), None) if k.halves is not None else None
     lines: list[str] = []
     last = {name: max((n for n, s in enumerate(body) if name in p.reads(s)), default=-1) for name in x.again}
     for n, s in enumerate(body):
         if isinstance(s, p.Dot):
             strip = by_name[s.b.name]
+            lines += [_APART] if s == apart else []
             lines += [f"{strip.reader}.load({strip.part});", f"pk::dot({s.acc}, {s.a.name}, {strip.part});"]
         else:
             lines += printer.statements([s])

@@ -38,36 +38,6 @@ template <class L, class T> PK_FN Tile<T, L> load_queries(const T* origin, int s
   return out;
 }
 
-// ---- masks ----------------------------------------------------------------------------------------------------------
-
-// The local number of each column, computed where it is asked for and not kept in registers for tiles that need no mask.
-template <class L> struct ColumnsHere { int own; };
-
-template <class L> PK_FN ColumnsHere<L> col_index_here() { return {opaque(L::Col::own())}; }
-
-namespace detail {
-
-template <class L> PK_FN int pick(const ColumnsHere<L>& columns, int, int j) { return columns.own + L::Col::fixed(j); }
-
-template <class T> PK_FN void go_on(T&) {}
-template <class L> PK_FN void go_on(ColumnsHere<L>& columns) { columns.own = opaque(columns.own); }
-
-}  // namespace detail
-
-// map of f for scores, four columns after the other: in the middle of a walk there are registers for no more at once.
-template <class L, class F, class... Tiles> PK_FN Tile<float, L> map_by_fours(const F& f, Tiles... tiles) {
-  Tile<float, L> out;
-#pragma unroll
-  for (int j = 0; j < L::col_slots; j += 4) {
-#pragma unroll
-    for (int e = j; e < j + 4; ++e) out.v[0][e] = f(detail::pick<L>(tiles, 0, e)...);
-#pragma unroll
-    for (int e = j; e < j + 4; ++e) asm volatile("" : "+v"(out.v[0][e]));
-    (detail::go_on(tiles), ...);
-  }
-  return out;
-}
-
 // ---- weights --------------------------------------------------------------------------------------------------------
 
 namespace detail {

@@ -240,6 +240,55 @@ template <class S, int Slots> struct HeldStripFeed {
   }
 };
 
+// ---- vectors ----------------------------------------------------------------------------------------------------------
+
+// A value for each column, of which `left` exist from `origin` on: the others are 0, without a branch.
+template <class L> PK_FN Tile<float, L> load_within(const float* origin, int left) {
+  static_assert(same<typename L::Row, One> && L::Col::vector == 4, "columns by fours");
+  const Buffer source(origin, left * 4);
+  Tile<float, L> out;
+#pragma unroll
+  for (int j = 0; j < L::col_slots; j += 4) {
+    const auto four = source.template read<i32x4>(L::Col::own() * 4, L::Col::fixed(j) * 4);
+    __builtin_memcpy(&out.v[0][j], &four, sizeof four);
+  }
+  return out;
+}
+
+// ---- masks ----------------------------------------------------------------------------------------------------------
+
+// The local number of each column, computed where it is asked for and not kept in registers for tiles that need no mask.
+template <class L> struct ColumnsHere { int own; };
+
+template <class L> PK_FN ColumnsHere<L> col_index_here() { return {opaque(L::Col::own())}; }
+
+namespace detail {
+
+template <class L> PK_FN int pick(const ColumnsHere<L>& columns, int, int j) { return columns.own + L::Col::fixed(j); }
+
+template <class T> PK_FN void go_on(T&) {}
+template <class L> PK_FN void go_on(ColumnsHere<L>& columns) { columns.own = opaque(columns.own); }
+
+}  // namespace detail
+
+// map of f, four columns after the other: in the middle of a walk there are registers for no more at once.
+template <class L, class F, class... Tiles> PK_FN auto map_by_fours(const F& f, Tiles... tiles) {
+  using T = decltype(f(detail::pick<L>(tiles, 0, 0)...));
+  static_assert(L::row_slots == 1 && L::Col::vector == 4, "a wave holds 32 rows");
+  Tile<T, L> out;
+#pragma unroll
+  for (int j = 0; j < L::col_slots; j += 4) {
+#pragma unroll
+    for (int e = j; e < j + 4; ++e) out.v[0][e] = f(detail::pick<L>(tiles, 0, e)...);
+    if constexpr (sizeof(T) == 4) {
+#pragma unroll
+      for (int e = j; e < j + 4; ++e) asm volatile("" : "+v"(out.v[0][e]));
+    }
+    (detail::go_on(tiles), ...);
+  }
+  return out;
+}
+
 // ---- products -------------------------------------------------------------------------------------------------------
 
 namespace detail {
