@@ -332,7 +332,8 @@ def _walks_over_strips(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n = (nest.role(r)[0] for r in "mn")
     features = {a.name: _features(nest, a) for role in ("k", "kd", "d") for a in nest.role(role)}
     narrow = {"bf16"} if device.has("f16_matrix_flushes") else {"f16", "bf16"}
-    if not device.has("mfma") or not {nest.dots, nest.scores or nest.dots} <= narrow or not set(features.values()) <= {*FEATURES}:
+    fits = {nest.dots, nest.scores or nest.dots} <= narrow and set(features.values()) <= {*FEATURES}
+    if not device.has("mfma") or not fits:
         return
 
     def wide(*roles: str) -> int:

@@ -52,8 +52,8 @@ def may_scale_first(kernel: Kernel) -> bool:
 def of_narrow_products(kernel: Kernel) -> bool:
     """Whether ``kernel`` only multiplies operands of 16 bits, and exponentials stand between its products.
 
-    Those that it shifts are of sums of products, whose own rounding is as large as what an earlier scale costs, and are rounded to
-    16 bits before they are multiplied.
+    Those that it shifts are of sums of products, whose own rounding is as large as what an earlier scale costs, and are rounded
+    to 16 bits before they are multiplied.
     """
     dots = [op for op in kernel.body.walk() if isinstance(op, Dot)]
     return kernel.family in ("attention", "chain") and all(DTYPES[tile_type(op.lhs).dtype].bits == 16 for op in dots)

@@ -1,7 +1,7 @@
 """Scores that are capped: ``cap * tanh(score / cap)``.
 
-Only exponentials read them, so that an error counts next to 1 and not next to the score itself: a power and a reciprocal will do
-(``pk::tanh_of_score``), where a tanh that is exact near 0 takes several times as many instructions.
+Only exponentials read them, so that an error counts next to 1 and not next to the score itself: a power and a reciprocal will
+do (``pk::tanh_of_score``), where a tanh that is exact near 0 takes several times as many instructions.
 """
 
 from __future__ import annotations

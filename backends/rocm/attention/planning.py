@@ -161,8 +161,8 @@ class _Turns:
         assert isinstance(product, p.Dot)
         need(isinstance(mask, p.Map) and Name(product.acc) in mask.args, "its scores are masked in several ways")
         assert isinstance(mask, p.Map)
-        sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
-        sizes = [replace(s, value=s.value.rewritten(_in_32_bits)) for s in sizes]
+        used = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
+        sizes = [replace(s, value=s.value.rewritten(_in_32_bits)) for s in used if isinstance(s, p.Scalar)]
         args = tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args)
         made = by_fours(replace(mask, name=scores, define=False, once=False, args=args))
         first = next(s for s in self.loops[0].body if isinstance(s, p.Dot))

@@ -46,8 +46,8 @@ class Turns:
 class Halves:
     """A step for a wave that has its SIMD to itself: what is computed stands beside products that do not hang on it.
 
-    First the ``last`` product that the tile begins with and those of the tile before that are ``late``, beside ``early_rest``, which
-    needs the others; then those that use that (``soon``) and the others of the next tile (``ahead``), beside ``late_rest``.
+    First the ``last`` product that the tile begins with and those of the tile before that are ``late``, beside ``early_rest``,
+    which needs the others; then those that use that (``soon``) and the next tile's others (``ahead``), beside ``late_rest``.
     ``zeros`` are what late products multiply in the first step.
     """
 
@@ -78,8 +78,9 @@ class StripWalk(p.Loop):
             lines.append(f"    some multiply {behind}, and {ahead} of the next tile, while the others do the rest")
         if self.halves is not None:
             x = self.halves
-            lines.append(f"    multiply {sums_of(x.last)}, and {sums_of(x.late)} of the tile before, beside {names_of(x.early_rest)}")
-            lines.append(f"    multiply {sums_of(x.soon)}, and {sums_of(x.ahead)} of the next tile, beside {names_of(x.late_rest)}")
+            first, second = names_of(x.early_rest), names_of(x.late_rest)
+            lines.append(f"    multiply {sums_of(x.last)}, and {sums_of(x.late)} of the tile before, beside {first}")
+            lines.append(f"    multiply {sums_of(x.soon)}, and {sums_of(x.ahead)} of the next tile, beside {second}")
         return "\n".join([super().__str__(), *lines])
 
 
@@ -191,13 +192,14 @@ class _Walks:
         if not late or any(s.a.name not in makers for s in late):
             return None
         given = [makers[s.a.name] for s in late]
-        zeros = tuple(p.Fill(s.name, s.dtype, s.place, self.planner.constant(0.0, s.dtype)) for s in dict.fromkeys(given))
+        nothing = {s.name: p.Fill(s.name, s.dtype, s.place, self.planner.constant(0.0, s.dtype)) for s in given}
         late_rest = [replace(s, define=False) if isinstance(s, p.Map) and s in given else s for s in late_rest]
         ahead = (*(found.fills[s.acc] for s in others), *others)
-        return Halves((found.fills[last.acc], last), tuple(late), tuple(early_rest), tuple(soon), ahead, tuple(late_rest), zeros)
+        return Halves((found.fills[last.acc], last), tuple(late), tuple(early_rest), tuple(soon), ahead, tuple(late_rest),
+                      tuple(nothing.values()))  # fmt: skip
 
     def _needed(self, loop: p.Loop) -> int:
-        """Registers of what a wave holds at once: left operands, sums, tiles and vectors of a step, and what it reads of strips."""
+        """Registers that a wave holds at once: of left operands, sums, tiles and vectors of a step, and parts of strips."""
         dots = [s for s in loop.body if isinstance(s, p.Dot)]
         made = frozenset().union(*map(p.made, loop.body))
         lefts = {s.a.name: self.layout[s.a.name] for s in dots if s.a.name not in made}
@@ -236,6 +238,6 @@ class _Walks:
         features = features_of(self.planner.kernel, load, shared.rows)
         stem = shared.name.removesuffix("_shared")
         origin = substituted(copy.access.origin, {loop.var: ZERO})
-        names = [self.names.fresh(f"{stem}_{what}") for what in ("feed", "reader", "part")]
+        feed, reader, part = (self.names.fresh(f"{stem}_{what}") for what in ("feed", "reader", "part"))
         return KeyStrip(shared.name, shared.dtype, shared.rows, shared.cols, shared.transposed, origin, copy.access.strides[0],
-                        features, share // 16, *names)  # fmt: skip
+                        features, share // 16, feed, reader, part)  # fmt: skip

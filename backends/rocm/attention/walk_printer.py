@@ -42,8 +42,8 @@ def strip_type(printer: Printer, s: KeyStrip, threads: int) -> str:
 
 @dataclass(frozen=True)
 class _Names:
-    """What a walk calls its own: where it begins and ends, the next step, what loads a step's vectors, and how each is loaded anew
-    or called one step ahead."""
+    """What a walk calls its own: where it begins and ends, the next step, what loads a step's vectors, and how each is loaded
+    anew, or taken over where it was loaded a step ahead."""
 
     first: str
     end: str
@@ -101,7 +101,7 @@ def _head(k: StripWalk, x: _Names) -> list[str]:
 
 
 def _vectors(k: StripWalk, x: _Names) -> list[str]:
-    """What a step does first about vectors: those of the next one are loaded ahead, or else where they are used for the last time."""
+    """What a step does first about vectors: those of the next one are loaded ahead, or else behind their last use."""
     next_ = f"{k.var} + {k.step}"
     if x.again:
         return [f"const int64_t {x.next} = {next_} < {x.end} ? {next_} : {k.var};"]
@@ -233,7 +233,7 @@ def _in_turns(printer: Printer, k: StripWalk, turns: Turns, x: _Names) -> list[s
         "pk::turn();",
         *_multiplied(printer, k, turns.ahead, x),
         "pk::turn();",
-        "if (pk::wave_number() >= 4) pk::turn();  // from now on these waves multiply while the others compute, and the reverse",
+        "if (pk::wave_number() >= 4) pk::turn();  // from now on these waves multiply while others compute, and the reverse",
         *_head(k, x),
         *indented([
             *x.took,
@@ -263,8 +263,10 @@ def _in_turns(printer: Printer, k: StripWalk, turns: Turns, x: _Names) -> list[s
 
 
 def _in_halves(printer: Printer, k: StripWalk, h: Halves, x: _Names) -> list[str]:
-    """One wave on a SIMD: what is computed stands between products that do not hang on it.  One barrier a step, behind which the
-    slots are filled that were read before it."""
+    """One wave on a SIMD: what is computed stands between products that do not hang on it.
+
+    One barrier a step, behind which the slots are filled that were read before it.
+    """
     by_name = {s.name: s for s in k.strips}
     products = (h.last, h.late, h.soon, h.ahead)
     last, late, soon, ahead = ([by_name[s.b.name] for s in part if isinstance(s, p.Dot)] for part in products)

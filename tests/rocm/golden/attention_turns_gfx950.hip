@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     pk::wait_for_copies<0>();
     pk::arrived(v_part);
     pk::turn();
-    pk::weigh(acc, weights, v_part);
+    pk::dot(acc, weights, v_part);
     if (pk::wave_number() < 4) pk::turn();  // all waves are level again
     auto total = soft.total();
     auto out_tile = pk::map<AccSqD2>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);
