@@ -74,8 +74,9 @@ def test_capped_scores_on_the_machine() -> None:
 
 
 @pytest.mark.parametrize(("isa", "sizes", "causal", "dtype"), [
-    ("gfx950", dict(SQ=140, SK=70, D=128), False, "bf16"), ("gfx942", dict(SQ=140, SK=70, D=128), True, "f16"),
     ("gfx950", dict(SQ=132, SK=135, D=64), True, "f16"), ("gfx942", dict(SQ=132, SK=135, D=64), False, "bf16"),
+    pytest.param("gfx950", dict(G=2, SQ=300, SK=270, D=128), False, "bf16", marks=pytest.mark.slow),
+    pytest.param("gfx942", dict(G=2, SQ=300, SK=270, D=128), True, "f16", marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_the_backward_on_the_machine(isa: str, sizes: dict[str, Any], causal: bool, dtype: str) -> None:
     needs_clang(isa)
