@@ -65,8 +65,11 @@ OPTIONS = {
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }
 
-WHOLE_ROWS = ("attention", "chain")
-"""Families in which a wave keeps whole rows of what is between two products, where it can."""
+def keeps_rows(family: str, subgroup: int) -> bool:
+    """Whether a wave keeps whole rows of what is between two products, where it can: RDNA has no registers for a chain's left
+    operands."""
+    return family == "attention" or (family == "chain" and subgroup == WAVE_OF_CDNA)
+
 
 _ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hold more registers than there are"
 _SOME_STEPS = "#pragma unroll {}  // all steps at once would hold more registers than there are"
@@ -97,10 +100,10 @@ def waves_across(rows: int, cols: int, warps: int) -> int:
     return min(choices, key=lambda n: (rows * n / warps + cols / n, n), default=1)
 
 
-def shared_evenly(rows: int, cols: int, warps: int, family: str, cores: bool) -> bool:
+def shared_evenly(rows: int, cols: int, warps: int, family: str, cores: bool, lanes: int) -> bool:
     """Whether ``warps`` waves have equal parts of a product's rows x cols elements: in attention they stand below each other as
     far as there are 16 rows for each.  Without matrix ``cores`` a wave has 8 rows or more."""
-    across = max(1, warps // math.gcd(rows // 16, warps)) if family in WHOLE_ROWS else waves_across(rows, cols, warps)
+    across = max(1, warps // math.gcd(rows // 16, warps)) if keeps_rows(family, lanes) else waves_across(rows, cols, warps)
     return rows % ((16 if cores else 8) * (warps // across)) == 0 and cols % (16 * across) == 0
 
 
@@ -118,7 +121,7 @@ class HipPlanner(Planner):
         instructions fill both or neither: RDNA has none for f32 and f64, and spreads those as pk::AccumulatorShape says."""
         alike = a.side == b.side == "row" and {a.layout.kind, b.layout.kind} == {"accumulator"} and a.size == b.size
         cores = self.dialect.subgroup == WAVE_OF_CDNA or (a.layout.element in _BY_LANES) == (b.layout.element in _BY_LANES)
-        return super()._same(a, b) or (alike and cores and self.kernel.family in WHOLE_ROWS)
+        return super()._same(a, b) or (alike and cores and keeps_rows(self.kernel.family, self.dialect.subgroup))
 
     def _is_left(self, load: t.Load) -> bool:
         dims = dims_of(load)
@@ -168,7 +171,7 @@ class HipPrinter(Printer):
         if x.kind in ("left", "left32", "accumulator32"):
             word = {"left": "LeftOperand", "left32": "LeftOperand32", "accumulator32": "Accumulator32"}[x.kind]
             return f"pk::{word}<{x.rows}, {x.cols}, {self.plan.warps}, {self.dialect.type(x.element)}>"
-        if x.kind == "accumulator" and self.plan.family not in WHOLE_ROWS:
+        if x.kind == "accumulator" and not keeps_rows(self.plan.family, self.dialect.subgroup):
             across = waves_across(x.rows, x.cols, self.plan.warps)
             return super().layout(x).removesuffix(">") + f", {across}>"
         return super().layout(x)
@@ -215,7 +218,7 @@ class HipPrinter(Printer):
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
         go to the other buffer after that.  One barrier a step."""
-        vectors, body = loaded_ahead(s)
+        vectors, body = loaded_ahead(s) if self.dialect.subgroup == WAVE_OF_CDNA else ([], list(s.body))
         names = {c.shared.name: self.names.fresh(f"{c.shared.name.removesuffix('_shared')}_next") for c in pipe.copies}
         names |= {v.name: self.names.fresh(f"{v.name.removesuffix('_tile')}_next") for v in vectors}
         from_zero = number(s.begin) == 0
@@ -308,7 +311,7 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     four, and its maximum and sum take one exchange."""
     spread = [x for x in plan.layouts if x.kind in ("accumulator", "left")]
     if (
-        plan.family not in WHOLE_ROWS
+        not keeps_rows(plan.family, subgroup(target.device))
         or not target.device.has("mfma")
         or any(x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread)
     ):
@@ -319,7 +322,7 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
 def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
     """Whether left operands may be in registers: each wave holds whole rows of 16, and multiplies on matrix cores."""
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
-    return kernel.family in WHOLE_ROWS and all(
+    return keeps_rows(kernel.family, subgroup(device)) and all(
         on_matrix_cores(device, t.tile_type(op.lhs).dtype) and dims_of(op)[0][1] % (16 * kernel.schedule.warps) == 0
         for op in dots
     )
@@ -361,6 +364,7 @@ def _uneven(op: t.Dot, kernel: t.Kernel, device: Device, line: str) -> list[Miss
     if len(sizes) != 2:
         return []
     rows, cols = sizes
-    if shared_evenly(rows, cols, warps, kernel.family, on_matrix_cores(device, t.tile_type(op.lhs).dtype)):
+    cores = on_matrix_cores(device, t.tile_type(op.lhs).dtype)
+    if shared_evenly(rows, cols, warps, kernel.family, cores, subgroup(device)):
         return []
     return [Missing(f"a product of {rows} x {cols} elements shared by {warps} waves", line, "fewer warps, or larger tiles")]
