@@ -148,7 +148,8 @@ class _Walks:
         if turns is not None and self.direct:
             strips = tuple(replace(x, slots=3) for x in strips)
         halves = self._halves(loop, strips) if turns is None else None
-        direct = self.direct and halves is None  # what a wave alone reads is moved between its two kinds of registers
+        # What a wave with more than 256 registers reads may be moved between its two kinds of them: the compiler has to see that.
+        direct = self.direct and halves is None and (turns is not None or self._needed(loop) <= _ROOM)
         return StripWalk(**given, strips=strips, extent=extent, direct=direct, turns=turns, halves=halves)
 
     def _products(self, loop: p.Loop) -> _Products | None:
