@@ -24,8 +24,8 @@ from .strips import Obstacle, features_of, need
 
 WAVES, ALONE = 8, 4
 """Of a block whose waves take turns, and of one whose waves have their SIMDs to themselves."""
-_ROOM, _READ = 256, 64
-"""Registers of a wave that shares its SIMD, and of parts of strips, one of which is read while another is multiplied."""
+_ROOM = 240
+"""Of the 256 registers of a wave that shares its SIMD: those for operands and sums, beside addresses."""
 _VECTOR = 8
 _ROWS = (32, 64)
 _PATCHES = (16, 32)
@@ -148,7 +148,7 @@ class _Walks:
         if turns is not None and self.direct:
             strips = tuple(replace(x, slots=3) for x in strips)
         halves = self._halves(loop, strips) if turns is None else None
-        # What a wave with more than 256 registers reads may be moved between its two kinds of them: the compiler has to see that.
+        # What a wave with more registers than that reads may be moved while it is under way: the compiler has to see it.
         direct = self.direct and halves is None and (turns is not None or self._needed(loop) <= _ROOM)
         return StripWalk(**given, strips=strips, extent=extent, direct=direct, turns=turns, halves=halves)
 
@@ -171,7 +171,8 @@ class _Walks:
     def _turns(self, loop: p.Loop, strips: Sequence[KeyStrip]) -> Turns | None:
         """How the waves take turns, where there are two for each SIMD and the order of a step allows it."""
         room, found = self.target.device.count("shared_bytes_per_block"), self._products(loop)
-        if self.plan.warps != WAVES or found is None or (self.direct and 3 * sum(x.slot_bytes for x in strips) > room):
+        fits = self._needed(loop) <= _ROOM and (not self.direct or 3 * sum(x.slot_bytes for x in strips) <= room)
+        if self.plan.warps != WAVES or found is None or not fits:
             return None
         return Turns((*found.fills.values(), *found.first), tuple(found.between), tuple(found.second))
 
@@ -208,7 +209,8 @@ class _Walks:
         vectors = [s.place.layout.cols // 2 for s in loop.body if isinstance(s, p.LoadTile) and s.place.side == "col"]
         each = self.plan.threads
         kept = sum(x.rows * x.cols // each // 2 for x in lefts.values()) + sum(x.rows * x.cols // each for x in sums.values())
-        return kept + sum(vectors) + _READ
+        read = max(s.b.shared.rows * s.b.shared.cols // 128 for s in dots if s.b.shared is not None)
+        return kept + sum(vectors) + 2 * read  # one part of a strip is read while another is multiplied
 
     @property
     def direct(self) -> bool:
