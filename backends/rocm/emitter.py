@@ -26,14 +26,27 @@ from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import number
-from portakern.emit.softmax import by_powers_of_two
+from portakern.emit.softmax import by_powers_of_two, of_narrow_products
 from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.program import Program
 
-from .attention import AttentionPlan, LoadQueries, attention_in_turns, print_attention
+from .attention import (
+    AttentionPlan,
+    LoadQueries,
+    MapByFours,
+    StripWalk,
+    attention_in_turns,
+    loaded_ahead,
+    print_attention,
+    print_walk,
+    strip_type,
+    strips_of,
+    with_capped_scores,
+    with_strips,
+)  # fmt: skip
 from .pingpong import PingPongPlan, pingpong, print_pingpong
 
 HEADERS = Path(__file__).parent / "include" / "pk"
@@ -51,6 +64,12 @@ OPTIONS = {
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }
+
+def keeps_rows(family: str, subgroup: int) -> bool:
+    """Whether a wave keeps whole rows of what is between two products, where it can: RDNA has no registers for a chain's left
+    operands."""
+    return family == "attention" or (family == "chain" and subgroup == WAVE_OF_CDNA)
+
 
 _ONE_STEP = "#pragma unroll 1  // steps overlap already; unrolled ones would hold more registers than there are"
 _SOME_STEPS = "#pragma unroll {}  // all steps at once would hold more registers than there are"
@@ -81,10 +100,10 @@ def waves_across(rows: int, cols: int, warps: int) -> int:
     return min(choices, key=lambda n: (rows * n / warps + cols / n, n), default=1)
 
 
-def shared_evenly(rows: int, cols: int, warps: int, family: str, cores: bool) -> bool:
+def shared_evenly(rows: int, cols: int, warps: int, family: str, cores: bool, lanes: int) -> bool:
     """Whether ``warps`` waves have equal parts of a product's rows x cols elements: in attention they stand below each other as
     far as there are 16 rows for each.  Without matrix ``cores`` a wave has 8 rows or more."""
-    across = max(1, warps // math.gcd(rows // 16, warps)) if family == "attention" else waves_across(rows, cols, warps)
+    across = max(1, warps // math.gcd(rows // 16, warps)) if keeps_rows(family, lanes) else waves_across(rows, cols, warps)
     return rows % ((16 if cores else 8) * (warps // across)) == 0 and cols % (16 * across) == 0
 
 
@@ -102,7 +121,7 @@ class HipPlanner(Planner):
         instructions fill both or neither: RDNA has none for f32 and f64, and spreads those as pk::AccumulatorShape says."""
         alike = a.side == b.side == "row" and {a.layout.kind, b.layout.kind} == {"accumulator"} and a.size == b.size
         cores = self.dialect.subgroup == WAVE_OF_CDNA or (a.layout.element in _BY_LANES) == (b.layout.element in _BY_LANES)
-        return super()._same(a, b) or (alike and cores and self.kernel.family == "attention")
+        return super()._same(a, b) or (alike and cores and keeps_rows(self.kernel.family, self.dialect.subgroup))
 
     def _is_left(self, load: t.Load) -> bool:
         dims = dims_of(load)
@@ -152,12 +171,14 @@ class HipPrinter(Printer):
         if x.kind in ("left", "left32", "accumulator32"):
             word = {"left": "LeftOperand", "left32": "LeftOperand32", "accumulator32": "Accumulator32"}[x.kind]
             return f"pk::{word}<{x.rows}, {x.cols}, {self.plan.warps}, {self.dialect.type(x.element)}>"
-        if x.kind == "accumulator" and self.plan.family != "attention":
+        if x.kind == "accumulator" and not keeps_rows(self.plan.family, self.dialect.subgroup):
             across = waves_across(x.rows, x.cols, self.plan.warps)
             return super().layout(x).removesuffix(">") + f", {across}>"
         return super().layout(x)
 
     def shared_type(self, s: Shared) -> str:
+        if (strip := strips_of(self.plan).get(s.name)) is not None:
+            return strip_type(self, strip, self.plan.threads)
         # A left operand is m x k, a right one k x n; transposed ones the other way round.
         depth = "along_cols" if (s.role == "A") != s.transposed else "along_rows"
         return f"pk::Shared<{self.dialect.type(s.dtype)}, {s.rows}, {s.cols}, pk::Depth::{depth}, {self.plan.threads}>"
@@ -169,11 +190,20 @@ class HipPrinter(Printer):
         call = self.word("load_queries", self.place(s.place), s.origin, s.stride, s.rows_left, s.features)
         return [f"auto {s.name} = {call};"]
 
+    def mapping(self, s: p.Map) -> str:
+        return "map_by_fours" if isinstance(s, MapByFours) else super().mapping(s)
+
+    def on_MapByFours(self, s: MapByFours) -> list[str]:
+        return self.on_Map(s)
+
     def on_Commit(self, s: p.Commit) -> list[str]:
         return []
 
     def on_Wait(self, s: p.Wait) -> list[str]:
         return []
+
+    def on_StripWalk(self, s: StripWalk) -> list[str]:
+        return print_walk(self, s)
 
     def on_Loop(self, s: p.Loop) -> list[str]:
         lines = super().on_Loop(s)
@@ -188,11 +218,15 @@ class HipPrinter(Printer):
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """Two LDS buffers; the next step's operands are on their way to registers while this step's are multiplied, and
         go to the other buffer after that.  One barrier a step."""
+        vectors, body = loaded_ahead(s) if self.dialect.subgroup == WAVE_OF_CDNA else ([], list(s.body))
         names = {c.shared.name: self.names.fresh(f"{c.shared.name.removesuffix('_shared')}_next") for c in pipe.copies}
+        names |= {v.name: self.names.fresh(f"{v.name.removesuffix('_tile')}_next") for v in vectors}
         from_zero = number(s.begin) == 0
         first = "0" if from_zero else self.names.fresh(f"first_{s.var}")
         lines = [f"auto {names[c.shared.name]} = pk::held({c.shared.name}[0]);" for c in pipe.copies]
-        fetches = [f"pk::fetch({', '.join(map(str, (names[c.shared.name], *self.address(c.access))))});" for c in pipe.copies]
+        lines += [f"pk::Tile<{self.dialect.type(v.dtype)}, {self.place(v.place)}> {names[v.name]};" for v in vectors]
+        fetches = [x for v in vectors for x in self.on_LoadTile(replace(v, name=names[v.name], define=False))]
+        fetches += [f"pk::fetch({', '.join(map(str, (names[c.shared.name], *self.address(c.access))))});" for c in pipe.copies]
         fetch = self.names.fresh(f"fetch_{pipe.stage.removeprefix('stage_')}")
         lines += [f"auto {fetch} = [&](int64_t {s.var}) PK_INLINE {{", *indented(fetches), "};"]
 
@@ -205,15 +239,16 @@ class HipPrinter(Printer):
         lines += begin if from_zero and number(s.end) is not None else [f"if ({first} < {s.end}) {{", *indented(begin), "}"]
         lines.append(f"int {pipe.slot} = 0;")
         ahead = f"{s.var} + {s.step}"
-        body = [
+        lines_of_step = [
             "pk::sync();  // this step's operands are complete, and the other buffer has been read",
+            *(f"auto {v.name} = {names[v.name]};" for v in vectors),
             f"if ({ahead} < {s.end}) {fetch}({ahead});  // from memory to registers, while this step is multiplied",
-            *self.statements(s.body),
+            *self.statements(body),
             f"{pipe.slot} ^= 1;",
             f"if ({ahead} < {s.end}) {{", *indented(put(pipe.slot)), "}",
         ]  # fmt: skip
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, _ONE_STEP, head, *indented(body), "}"]
+        return [*lines, _ONE_STEP, head, *indented(lines_of_step), "}"]
 
 
 class HipEmitter(CLikeEmitter):
@@ -248,17 +283,17 @@ class HipEmitter(CLikeEmitter):
                 f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
-        kernel = with_fused_sums(by_powers_of_two(kernel, fused=True))
+        kernel = with_fused_sums(by_powers_of_two(kernel, fused=True, may=of_narrow_products))
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)
-        plain = _by_tiles_of_32(planner.plan(), target)
+        plain = with_capped_scores(_by_tiles_of_32(planner.plan(), target), kernel)
         made = attention_in_turns(plain, planner, target) if kernel.family == "attention" else pingpong(plain, planner, target)
         fits = self.operand_bytes(made) <= target.device.count("shared_bytes_per_block")
         if isinstance(made, PingPongPlan | AttentionPlan) or kernel.schedule.stages == 1:
             return made
         if fits:
-            return replace(made, body=flattened(made.body))
+            return with_strips(replace(made, body=flattened(made.body)), planner, target)
         # Tiles that were chosen for waves that take turns, where something stands in the way: one slot, then.
         return self.planner(replace(kernel, schedule=replace(kernel.schedule, stages=1)), dialect).plan()
 
@@ -277,7 +312,7 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     four, and its maximum and sum take one exchange."""
     spread = [x for x in plan.layouts if x.kind in ("accumulator", "left")]
     if (
-        plan.family != "attention"
+        not keeps_rows(plan.family, subgroup(target.device))
         or not target.device.has("mfma")
         or any(x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread)
     ):
@@ -288,7 +323,7 @@ def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
 def _rows_stay_in_waves(kernel: t.Kernel, device: Device) -> bool:
     """Whether left operands may be in registers: each wave holds whole rows of 16, and multiplies on matrix cores."""
     dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
-    return kernel.family == "attention" and all(
+    return keeps_rows(kernel.family, subgroup(device)) and all(
         on_matrix_cores(device, t.tile_type(op.lhs).dtype) and dims_of(op)[0][1] % (16 * kernel.schedule.warps) == 0
         for op in dots
     )
@@ -330,6 +365,7 @@ def _uneven(op: t.Dot, kernel: t.Kernel, device: Device, line: str) -> list[Miss
     if len(sizes) != 2:
         return []
     rows, cols = sizes
-    if shared_evenly(rows, cols, warps, kernel.family, on_matrix_cores(device, t.tile_type(op.lhs).dtype)):
+    cores = on_matrix_cores(device, t.tile_type(op.lhs).dtype)
+    if shared_evenly(rows, cols, warps, kernel.family, cores, subgroup(device)):
         return []
     return [Missing(f"a product of {rows} x {cols} elements shared by {warps} waves", line, "fewer warps, or larger tiles")]

@@ -331,7 +331,33 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
-    return like_attention(nest, lambda x: _attention(x, device))
+    yield from _walks_over_strips(nest, device)
+    yield from like_attention(nest, lambda x: _attention(x, device))
+
+
+_KEPT_BY_TWO, _KEPT_BY_ONE = 128, 192
+"""Registers of left operands and of sums that a wave keeps through a walk, where it shares its SIMD and where it is alone."""
+
+
+def _walks_over_strips(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """32 rows for each of eight waves that take turns, or of four that have their SIMDs to themselves."""
+    m, n = (nest.role(r)[0] for r in "mn")
+    features = {a.name: _features(nest, a) for role in ("k", "kd", "d") for a in nest.role(role)}
+    narrow = {"bf16"} if device.has("f16_matrix_flushes") else {"f16", "bf16"}
+    fits = {nest.dots, nest.scores or nest.dots} <= narrow and set(features.values()) <= {*FEATURES}
+    if not device.has("mfma") or not fits:
+        return
+
+    def wide(*roles: str) -> int:
+        return sum(features[a.name] for role in roles for a in nest.role(role))
+
+    kept = wide("k", "kd") // 4 + wide("kd", "d") // 2  # 32 rows of 16 bits, and of 32, on 64 lanes
+    keys = 64 if max(features.values()) == 64 else 32
+    waves = 8 if kept <= _KEPT_BY_TWO * 32 // keys else 4
+    slots = 3 if device.has("lds_dma_16") and waves == 8 else 2
+    lds = slots * keys * 2 * (wide("k", "kd", "kd", "d"))
+    if kept <= _KEPT_BY_ONE and (_size(m) or 4096) > 16 * waves and lds <= device.count("shared_bytes_per_block"):
+        yield Schedule(_tiles(nest, **{m.name: 32 * waves, n.name: keys, **features}), 2, waves)
 
 
 def _multiple(n: int, of: int) -> int:

@@ -7,7 +7,8 @@ changes no bit: rounding is monotonic.
 
 What it costs is an error of ``2^-24 |r|`` in every exponent of a row, alike for all that are computed with one maximum: with
 scores near 500 the largest weight is 1.00003.  Of a weighted mean that cancels, and what is left of it between two maxima is
-far below the rounding of weights to 16 bits.  Nowhere else (:func:`may_scale_first`).
+far below the rounding of weights to 16 bits.  Nowhere else (:func:`may_scale_first`), unless a platform says so: between products
+of 16 bits alone the error is no larger than that of the scores themselves (:func:`of_narrow_products`).
 
 Masks are not always infinite: -1e30 and the most negative number are usual, and a tile may hold nothing else.  An error of
 ``2^-24 * 1e30`` would leave a row of them no weight, or infinite ones.  So each row has its own factor: ``log2 e``, or 1 where
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
@@ -48,14 +50,24 @@ def may_scale_first(kernel: Kernel) -> bool:
     return kernel.family == "attention" and narrow and not asked
 
 
-def by_powers_of_two(kernel: Kernel, fused: bool = False) -> Kernel:
-    """``kernel`` with its exponentials of f32 as powers of two, where they may be.
+def of_narrow_products(kernel: Kernel) -> bool:
+    """Whether ``kernel`` only multiplies operands of 16 bits, and exponentials stand between its products.
+
+    Those that it shifts are of sums of products, whose own rounding is as large as what an earlier scale costs, and are rounded
+    to 16 bits before they are multiplied.
+    """
+    dots = [op for op in kernel.body.walk() if isinstance(op, Dot)]
+    return kernel.family in ("attention", "chain") and all(DTYPES[tile_type(op.lhs).dtype].bits == 16 for op in dots)
+
+
+def by_powers_of_two(kernel: Kernel, fused: bool = False, may: Callable[[Kernel], bool] = may_scale_first) -> Kernel:
+    """``kernel`` with its exponentials of f32 as powers of two, where they ``may`` be.
 
     With ``fused``, each one's multiply-add is one operation.
 
     Compilers may not fuse on their own (docs/lowering.md, "What may be fused"), so what should be is written.
     """
-    if not may_scale_first(kernel):
+    if not may(kernel):
         return kernel
     made = canonicalise(kernel, rules)
     return canonicalise(made, fusing) if fused else made

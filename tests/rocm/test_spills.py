@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+import portakern as pk
 from portakern.spec.load import library, load_operator
 from tests.rocm import spills
 from tests.rocm.helpers import needs_clang
@@ -22,6 +24,15 @@ def default_schedules(name: str, isas: Sequence[str]) -> None:
 @pytest.mark.parametrize("name", ["row_sum", pytest.param("matmul_bias_gelu", marks=pytest.mark.slow)])
 def test_default_schedules_of_every_case(name: str) -> None:
     default_schedules(name, ("gfx942", "gfx1201"))
+
+
+@pytest.mark.parametrize("isa", ["gfx942", "gfx950"])
+@pytest.mark.parametrize(("sizes", "causal"), [(dict(SQ=pk.dynamic, SK=pk.dynamic), True), (dict(SQ=4096, SK=4001), False)])
+def test_attention_in_turns_of_keys_that_fill_no_tile(isa: str, sizes: dict[str, Any], causal: bool) -> None:
+    needs_clang(isa)
+    built = pk.build("attention", f"hip:{isa}", dtype="bf16", B=1, H=1, G=2, D=128, causal=causal, **sizes)
+    assert "pk::OnlineSoftmax" in built.source
+    assert (built.resources["spills"], built.resources["scratch_bytes"]) == (0, 0)
 
 
 @pytest.mark.slow

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout, Place
-from portakern.emit.clike.terms import ZERO, PlanTerm
+from portakern.emit.clike.terms import ZERO, Apply, PlanTerm
 from portakern.errors import IRError
 
 SLOTS = 2
@@ -36,14 +36,15 @@ class KeyStrip:
     feed: str
     reader: str
     part: str
+    slots: int = SLOTS
 
     @property
     def slot_bytes(self) -> int:
         return self.rows * self.cols * DTYPES[self.dtype].bytes
 
     def __str__(self) -> str:
-        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {SLOTS} slots of {self.slot_bytes} "
-                f"bytes; from [{self.origin}] stride {self.stride}, {self.features} features")
+        return (f"strip {self.name}: {self.dtype} [{self.rows}, {self.cols}], XOR-swizzled, {self.slots} slots of "
+                f"{self.slot_bytes} bytes; from [{self.origin}] stride {self.stride}, {self.features} features")
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,25 @@ class LoadQueries(p.Statement):
     def __str__(self) -> str:
         return (f"{self.name}: {self.dtype} {self.place} = load queries [{self.origin}] stride {self.stride} "
                 f"left {self.rows_left}, {self.features} features")
+
+
+@dataclass(frozen=True)
+class MapByFours(p.Map):
+    """A map of a tile in the middle of a walk that asks for numbers of columns: four columns after the other, whose numbers and
+    comparisons are in no registers before and after it."""
+
+
+def by_fours(s: p.Map) -> MapByFours:
+    given = {f.name: getattr(s, f.name) for f in fields(s)}
+    return MapByFours(**{**given, "args": tuple(x.rewritten(_here) for x in s.args)})
+
+
+def asks_for_columns(s: p.Statement) -> bool:
+    return isinstance(s, p.Map) and s.place.side == "tile" and "col_index" in p.calls(s.args)
+
+
+def _here(x: PlanTerm) -> PlanTerm:
+    return replace(x, template=x.template.replace("col_index", "col_index_here")) if isinstance(x, Apply) else x
 
 
 def in_order(turns: Sequence[ReadTurn]) -> tuple[ReadTurn, ...]:

@@ -12,22 +12,20 @@ from portakern.emit.clike import KernelPlan, Planner, Shared
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import Name, PlanTerm, Word, call, is_zero, size_term, whole
+from portakern.emit.clike.terms import Apply, Name, PlanTerm, Word, apply, call, is_zero, size_term, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op, Result
-from portakern.ir.size import Size, divides
 
 from ..products import product_of
-from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn, in_order
+from .plan import AttentionPlan, KeyStrip, LoadQueries, ReadTurn, by_fours, in_order
 from .softmax import running_softmax
+from .strips import Obstacle, features_of, need
 
 ROWS, KEYS, WAVES = 256, 64, 8
 """Of queries in a block, of keys in a step, and of its waves: 32 rows for each."""
 FEATURES = (64, 128)
 OPTION = "waves"
-_VECTOR = 8
-_REACH = 1 << 31
 _ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Relayout, LoadQueries)
 
 
@@ -43,7 +41,7 @@ def attention_in_turns(plan: KernelPlan, planner: Planner, target: Target) -> Ke
         return plan
     try:
         return _Turns(plan, planner, target).plan()
-    except _Obstacle as obstacle:
+    except Obstacle as obstacle:
         if asked not in ("turns", "first"):
             return plan
         raise ScheduleError(
@@ -57,29 +55,20 @@ def _has_its_tiles(kernel: t.Kernel) -> bool:
     return (schedule.stages, schedule.warps) == (2, WAVES) and {ROWS, KEYS} <= sizes
 
 
-class _Obstacle(Exception):
-    """Why waves cannot take turns."""
-
-
-def _need(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise _Obstacle(otherwise)
-
-
 class _Turns:
     """Takes the plain plan apart: what surrounds the walk stays, the walk's own statements are one mask and known words."""
 
     def __init__(self, plan: KernelPlan, planner: Planner, target: Target) -> None:
         self.of, self.planner, self.kernel, self.target = plan, planner, planner.kernel, target
-        _need(target.device.has("mfma"), f"{target.device.name} has no MFMA")
-        _need(self.kernel.schedule.stages == 2 and plan.warps == WAVES, f"it has not two stages and {WAVES} warps")
+        need(target.device.has("mfma"), f"{target.device.name} has no MFMA")
+        need(self.kernel.schedule.stages == 2 and plan.warps == WAVES, f"it has not two stages and {WAVES} warps")
         self.loops = [s for s in plan.body if isinstance(s, p.Loop)]
         walks = [op for op in self.kernel.body.ops if isinstance(op, t.For)]
-        _need(len(walks) == len(self.loops) in (1, 2), "it is not one walk, or one in two parts")
+        need(len(walks) == len(self.loops) in (1, 2), "it is not one walk, or one in two parts")
         steps = [running_softmax(w) for w in walks]
         self.steps = [s for s in steps if s is not None]
-        _need(len(self.steps) == len(walks), "its weights are not powers of masked products, normalised in the end")
-        _need(len(walks) == 1 or walks[0].hi is walks[1].lo, "its second part does not begin where the first one ends")
+        need(len(self.steps) == len(walks), "its weights are not powers of masked products, normalised in the end")
+        need(len(walks) == 1 or walks[0].hi is walks[1].lo, "its second part does not begin where the first one ends")
         self.walks, self.step = walks, self.steps[-1]
         self.key = walks[0].axis
         self.names = plan.free_names()
@@ -98,7 +87,7 @@ class _Turns:
             before = [p.renamed(s, {end.name: first_end.name}) for s in before]
             end = first_end
         after = self.of.body[last + 1 :]
-        _need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
+        need(all(isinstance(s, _ALONE) for s in (*before, *after)), "what surrounds the walk exchanges values through LDS")
         var, scores = self.loops[0].var, self.names.fresh("scores")
         mask = self._mask(var, scores)
         keys = self._strips(score.b.shared, weigh.b.shared)
@@ -116,21 +105,21 @@ class _Turns:
     def _check(self) -> None:
         step, flushes = self.step, self.target.device.has("f16_matrix_flushes")
         dtype = t.tile_type(step.score.lhs).dtype
-        _need(dtype in ("f16", "bf16") and t.tile_type(step.weigh.lhs).dtype == dtype, "its operands have not 16 bits")
-        _need(dtype != "f16" or not flushes, f"{self.target.device.name} takes subnormal numbers of f16 for zero")
-        _need([n for _, n in dims_of(step.score)] == [ROWS, KEYS], f"a step is not {ROWS} rows and {KEYS} keys")
-        _need(dims_of(step.score)[1][0] == self.key, "its keys are not the columns of the scores")
-        _need(is_zero(self.loops[0].begin), "it does not begin with the first key")
+        need(dtype in ("f16", "bf16") and t.tile_type(step.weigh.lhs).dtype == dtype, "its operands have not 16 bits")
+        need(dtype != "f16" or not flushes, f"{self.target.device.name} takes subnormal numbers of f16 for zero")
+        need([n for _, n in dims_of(step.score)] == [ROWS, KEYS], f"a step is not {ROWS} rows and {KEYS} keys")
+        need(dims_of(step.score)[1][0] == self.key, "its keys are not the columns of the scores")
+        need(is_zero(self.loops[0].begin), "it does not begin with the first key")
         begin = [x.x.value if isinstance(x, t.Broadcast) and isinstance(x.x, t.Const) else None for x in self.walks[0].init]
-        _need(begin[:2] == [-math.inf, 0], "it does not begin with nothing")
+        need(begin[:2] == [-math.inf, 0], "it does not begin with nothing")
         handed = [(x.source, x.index) for x in self.walks[-1].init if isinstance(x, Result)]
         handed_on = len(self.walks) == 1 or handed == [(self.walks[0], n) for n in range(3)]
         reads = [[(x.buffer, x.indices) for x in map(_load, (s.score.rhs, s.weigh.rhs))] for s in self.steps]
         alike = [(s.factor, s.score.lhs, read) for s, read in zip(self.steps, reads, strict=True)]
-        _need(handed_on and alike[0] == alike[-1], "its parts are not of one walk")
+        need(handed_on and alike[0] == alike[-1], "its parts are not of one walk")
         tops = {x for x in self.kernel.body.walk() if isinstance(x, Result) and x.source in self.walks and x.index == 0}
         read = {x for op in self.kernel.body.walk() if not isinstance(op, t.For) for x in op.operands}
-        _need(not tops & read, "its maxima are asked for")
+        need(not tops & read, "its maxima are asked for")
 
     # ---- parts
 
@@ -147,7 +136,7 @@ class _Turns:
 
     def _total(self) -> str:
         sums = [s for s in self.loops[0].body if isinstance(s, p.Map) and not s.define and s.place.side == "row"]
-        _need(len(sums) == 1, "it carries more than a maximum and a sum for each row")
+        need(len(sums) == 1, "it carries more than a maximum and a sum for each row")
         return sums[0].name
 
     def _queries(self, s: p.LoadTile, name: str) -> p.Statement:
@@ -156,8 +145,8 @@ class _Turns:
         if s.name != name or not isinstance(load, t.Load) or s.picks:
             return s
         try:
-            features = self._features(load, ROWS)
-        except _Obstacle:
+            features = features_of(self.kernel, load, ROWS)
+        except Obstacle:
             return s
         left = s.access.left[0] if s.access.left else whole(ROWS)
         return LoadQueries(s.name, s.dtype, s.place, s.access.origin, s.access.strides[0], left, features)
@@ -170,11 +159,12 @@ class _Turns:
             return ()
         product, mask = body[at], body[at + 1]
         assert isinstance(product, p.Dot)
-        _need(isinstance(mask, p.Map) and Name(product.acc) in mask.args, "its scores are masked in several ways")
+        need(isinstance(mask, p.Map) and Name(product.acc) in mask.args, "its scores are masked in several ways")
         assert isinstance(mask, p.Map)
-        sizes = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
-        made = replace(mask, name=scores, define=False, once=False,
-                       args=tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args))  # fmt: skip
+        used = p.used([s for s in body[:at] if isinstance(s, p.Scalar)], mask)
+        sizes = [replace(s, value=s.value.rewritten(_in_32_bits)) for s in used if isinstance(s, p.Scalar)]
+        args = tuple(Name(scores) if x == Name(product.acc) else x for x in mask.args)
+        made = by_fours(replace(mask, name=scores, define=False, once=False, args=args))
         first = next(s for s in self.loops[0].body if isinstance(s, p.Dot))
         return tuple(p.renamed(s, {self.loops[-1].var: var, product.acc: first.acc}) for s in (*sizes, made))
 
@@ -191,12 +181,12 @@ class _Turns:
         made: list[KeyStrip] = []
         for held, op in zip(shared, (self.step.score.rhs, self.step.weigh.rhs), strict=True):
             load = _load(op)
-            _need(held is not None and held.slots == 2, "its keys are not copied ahead")
+            need(held is not None and held.slots == 2, "its keys are not copied ahead")
             assert held is not None
             rows, cols = (n for _, n in dims_of(load))
             fitting = dims_of(load)[0] == (self.key, KEYS) and cols in FEATURES
-            _need(fitting, f"it has not {KEYS} keys of {FEATURES} features a step")
-            features = self._features(load, KEYS)
+            need(fitting, f"it has not {KEYS} keys of {FEATURES} features a step")
+            features = features_of(self.kernel, load, KEYS)
             access = self.planner.addresses.access(load, self.planner.variable[load.buffer], dims_of(load))
             name, fresh = held.name, self.names.fresh
             stem = name.removesuffix("_shared")
@@ -205,28 +195,8 @@ class _Turns:
                 rows * cols * DTYPES[held.dtype].bytes // (self.of.threads * 16),
                 fresh(f"{stem}_feed"), fresh(f"{stem}_reader"), fresh(f"{stem}_part"),
             ))  # fmt: skip
-        _need(made[0].name != made[1].name, "its keys are its values")
+        need(made[0].name != made[1].name, "its keys are its values")
         return made[0], made[1]
-
-    def _features(self, load: t.Load, rows: int) -> PlanTerm:
-        """How many features there are, where rows of memory are whole vectors, ``rows`` of which offsets reach."""
-        have, name = t.buffer_type(load.buffer), str(getattr(load.buffer, "name", "an operand"))
-        row, col = (axis for axis, _ in dims_of(load))
-        by_axis: dict[str | None, tuple[Size, Size]] = {
-            i.plain: (n, s) for i, n, s in zip(load.indices, have.shape, have.element_strides, strict=True)
-        }
-        others = [i for i in load.indices if i.plain not in (row, col)]
-        plain = {row, col} <= by_axis.keys() and all({row, col}.isdisjoint(i.axes) and i.gather < 0 for i in others)
-        _need(plain, f"{name} is not read by plain coordinates")
-        (lines, stride), (features, one) = by_axis[row], by_axis[col]
-        walked = (self.kernel.axis[row].extent, self.kernel.axis[col].extent)
-        _need(walked == (lines, features), f"not all of {name} is walked")
-        contiguous = one == 1 and isinstance(features, int) and features % _VECTOR == 0 and have.align % 16 == 0
-        aligned = all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col)
-        _need(contiguous and aligned, f"the rows of {name} are not whole vectors of {_VECTOR}")
-        near = isinstance(stride, int) and rows * stride * DTYPES[have.dtype].bytes < _REACH
-        _need(near, f"the rows of {name} lie too far apart")
-        return size_term(features)
 
     def _in_turns(self, k: KeyStrip, v: KeyStrip) -> tuple[ReadTurn, ...]:
         """Through registers both are fetched in the first turn and put into LDS in the second one."""
@@ -234,9 +204,17 @@ class _Turns:
         return turns if self.target.device.has("lds_dma_16") else tuple(replace(x, wait=None) for x in turns)
 
 
+def _in_32_bits(x: PlanTerm) -> PlanTerm:
+    """How many keys are left: there are fewer than 2^31, and scalar ALUs compare no 64 bits."""
+    if not isinstance(x, Apply) or x.word != "left":
+        return x
+    extent, first = x.operands
+    return apply("12|{0} - {1}", call("cast", "int", extent), first, fn="sub")
+
+
 def _load(op: Op) -> t.Load:
     while isinstance(op, t.Permute | t.Mask):
         op = op.x
-    _need(isinstance(op, t.Load), "an operand is computed")
+    need(isinstance(op, t.Load), "an operand is computed")
     assert isinstance(op, t.Load)
     return op

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from portakern.emit.clike import Printer
 from portakern.emit.clike.printer import indented
 
-from .plan import AttentionPlan, KeyStrip, ReadTurn
+from .plan import AttentionPlan, ReadTurn
+from .walk_printer import strip_type
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,18 @@ def print_attention(printer: Printer, k: AttentionPlan) -> list[str]:
     x = _Names(fresh("soft"), fresh("ahead"), fresh("weights"), fresh("end"), fresh("mask"))
     begin, turns = (_direct_start, _direct) if k.direct else (_held_start, _held)
     body = [
-        *printer.usings(k), *(_strip(printer, k, s) for s in k.strips), "",
+        *printer.usings(k), *(f"__shared__ {strip_type(printer, s, k.threads)} {s.name}[2];" for s in k.strips), "",
         *printer.statements(k.before), *_state(printer, k, x), *_mask(printer, k, x), "",
         *begin(k, x), *_walk(k, x, turns(k)), *_end(k, x), *printer.statements(k.after),
     ]  # fmt: skip
     return [*printer.opening(k), *indented(body), "}"]
 
 
-def _strip(printer: Printer, k: AttentionPlan, s: KeyStrip) -> str:
-    way = "cols" if s.straight else "rows"
-    kind = f"pk::Strip<{printer.dialect.type(s.dtype)}, {s.rows}, {s.cols}, pk::Depth::along_{way}, {k.threads}>"
-    return f"__shared__ {kind} {s.name}[2];"
-
-
 def _state(printer: Printer, k: AttentionPlan, x: _Names) -> list[str]:
     keys, values = k.strips
     scores = k.score_layout.name
-    feeds = [f"pk::StripFeed {s.feed}({s.name}, {s.origin}, {s.stride}, {k.keys}, {s.features});" for s in k.strips]
+    kind = "StripFeed" if k.direct else "HeldStripFeed"
+    feeds = [f"pk::{kind} {s.feed}({s.name}, {s.origin}, {s.stride}, {k.keys}, {s.features});" for s in k.strips]
     return [
         *feeds,
         *(f"pk::StripReader {s.reader}({s.name});" for s in k.strips),
@@ -173,7 +169,7 @@ def _end(k: AttentionPlan, x: _Names) -> list[str]:
         *(["pk::wait_for_copies<0>();"] if k.direct else []),
         f"pk::arrived({values.part});",
         "pk::turn();",
-        f"pk::weigh({k.acc}, {x.weights}, {values.part});",
+        f"pk::dot({k.acc}, {x.weights}, {values.part});",
         "if (pk::wave_number() < 4) pk::turn();  // all waves are level again",
         f"auto {k.total} = {x.soft}.total();",
     ]

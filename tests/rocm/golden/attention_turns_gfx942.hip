@@ -21,8 +21,8 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     const int32_t sk_limit = int32_t(sq0) + 256;
     auto acc = pk::fill<float, AccSqD2>(0.0f);
     const int64_t sk_end = pk::min(int64_t(sk_limit), int64_t(600));  // what lies beyond takes no part
-    pk::StripFeed k_feed(k_shared, k + b * 153600 + h * 76800, 128, 600, 128);
-    pk::StripFeed v_feed(v_shared, v + b * 153600 + h * 76800, 128, 600, 128);
+    pk::HeldStripFeed k_feed(k_shared, k + b * 153600 + h * 76800, 128, 600, 128);
+    pk::HeldStripFeed v_feed(v_shared, v + b * 153600 + h * 76800, 128, 600, 128);
     pk::StripReader k_reader(k_shared);
     pk::StripReader v_reader(v_shared);
     decltype(k_reader)::Part k_part;  // what this wave holds of a tile
@@ -35,11 +35,11 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     const int whole = int(pk::min(int64_t(int32_t(sq0)) / 64 * 64, int64_t(537)));
     const auto mask = [&](pk::Tile<float, AccSqSk>& scores, int sk0) PK_INLINE {
         if (sk0 < whole) return;
-        const int32_t sk_left = pk::left(600, sk0);  // the last tile along sk may reach past the end
+        const int32_t sk_left = int(600) - sk0;  // the last tile along sk may reach past the end
         // beyond the end of sk: -inf
-        scores = pk::map<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
+        scores = pk::map_by_fours<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
             return col < sk_left ? (int32_t(sq0) + row >= int32_t(sk0) + col ? q_k : -INFINITY) : -INFINITY;
-        }, pk::col_index<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
+        }, pk::col_index_here<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
     };
 
     k_feed.fetch(0); v_feed.fetch(0);
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     v_reader.read(v_part);
     pk::arrived(v_part);
     pk::turn();
-    pk::weigh(acc, weights, v_part);
+    pk::dot(acc, weights, v_part);
     if (pk::wave_number() < 4) pk::turn();  // all waves are level again
     auto total = soft.total();
     auto out_tile = pk::map<AccSqD2>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);

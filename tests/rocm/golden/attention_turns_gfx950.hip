@@ -35,11 +35,11 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     const int whole = int(pk::min(int64_t(int32_t(sq0)) / 64 * 64, int64_t(537)));
     const auto mask = [&](pk::Tile<float, AccSqSk>& scores, int sk0) PK_INLINE {
         if (sk0 < whole) return;
-        const int32_t sk_left = pk::left(600, sk0);  // the last tile along sk may reach past the end
+        const int32_t sk_left = int(600) - sk0;  // the last tile along sk may reach past the end
         // beyond the end of sk: -inf
-        scores = pk::map<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
+        scores = pk::map_by_fours<AccSqSk>([=](int32_t col, int32_t row, float q_k) {
             return col < sk_left ? (int32_t(sq0) + row >= int32_t(sk0) + col ? q_k : -INFINITY) : -INFINITY;
-        }, pk::col_index<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
+        }, pk::col_index_here<AccSqSk>(), pk::row_index<AccSqSk>(), scores);
     };
 
     k_feed.start(0); k_feed.start(64); v_feed.start(0);
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(512) attention(
     pk::wait_for_copies<0>();
     pk::arrived(v_part);
     pk::turn();
-    pk::weigh(acc, weights, v_part);
+    pk::dot(acc, weights, v_part);
     if (pk::wave_number() < 4) pk::turn();  // all waves are level again
     auto total = soft.total();
     auto out_tile = pk::map<AccSqD2>([](float acc, float total) { return pk::bf16(acc / total); }, acc, total);

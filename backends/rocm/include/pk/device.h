@@ -132,6 +132,21 @@ template <int Offset, int Apart> PK_FN void lds_read_transposed(i32x4& to, LdsAd
 #endif
 }
 
+// The same two as the compiler sees them.
+template <int Offset> PK_FN i32x4 lds_load(LdsAddress from) {
+  return *(const __attribute__((address_space(3))) i32x4*)static_cast<uintptr_t>(from + Offset);
+}
+
+template <int Offset, int Apart> PK_FN i32x4 lds_load_transposed(LdsAddress from) {
+  i32x4 to = {};
+#if defined(__gfx950__)
+  using Four = __attribute__((address_space(3))) i16x4;
+  to.lo = __builtin_bit_cast(i32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((Four*)static_cast<uintptr_t>(from + Offset)));
+  to.hi = __builtin_bit_cast(i32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((Four*)static_cast<uintptr_t>(from + Offset + Apart)));
+#endif
+  return to;
+}
+
 // A barrier of the block that orders nothing but instructions: reads and copies may be under way across it.
 PK_FN void turn() {
   asm volatile("" ::: "memory");

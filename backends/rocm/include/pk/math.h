@@ -284,6 +284,11 @@ PK_FN float exp2(float x) { return __builtin_amdgcn_exp2f(x); }  // within 1 ulp
 PK_FN float log(float x) { return __builtin_logf(x); }
 PK_FN float log2(float x) { return __builtin_log2f(x); }
 
+// tanh with an error that is small next to 1, for what only exponentials read.
+PK_FN float tanh_of_score(float x) {
+  return 1.0f - 2.0f * __builtin_amdgcn_rcpf(__builtin_amdgcn_exp2f(x * 0x1.715476p+1f) + 1.0f);
+}
+
 PK_FN float expm1(float x) {
   if (abs(x) >= 0.5f) return exp(x) - 1.0f;
   const float c[] = {1.98412698e-4f, 1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f, 1.66666667e-1f, 0.5f};

@@ -219,8 +219,8 @@ template <class L, class T> PK_FN T pick(T scalar, int, int) { return scalar; }
 
 }  // namespace detail
 
-// f on each element; vectors of a row or column and scalars are repeated.
-template <class L, class F, class... Tiles> PK_FN auto map(F f, const Tiles&... tiles) {
+// f on each element; vectors of a row or column and scalars are repeated.  (By value, a captured bool would be left in memory.)
+template <class L, class F, class... Tiles> PK_FN auto map(const F& f, const Tiles&... tiles) {
   using T = decltype(f(detail::pick<L>(tiles, 0, 0)...));
   Tile<T, L> out;
 #pragma unroll
