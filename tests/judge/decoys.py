@@ -147,10 +147,10 @@ def added(x, out, by):
 """
 
 
-def numba(name: str, body: str, shows: str) -> Host:
-    """Compiling runs host functions on arrays of no contents."""
+def numba(name: str, body: str, shows: str, kernels: str = "", slow: bool = False) -> Host:
+    """Compiling runs host functions on arrays of zeros."""
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    return Host(f"numba-{name}", f"{NUMBA}\ndef row_sum(x, out):\n    m, n = x.shape\n{lines}\n", shows)
+    return Host(f"numba-{name}", f"{NUMBA}{kernels}\ndef row_sum(x, out):\n    m, n = x.shape\n{lines}\n", shows, slow=slow)
 
 
 NUMBA_DECOYS = (
@@ -164,6 +164,71 @@ t = x.sum(1)
 copied(x[:, 0].copy(), out)
 ctypes.memmove(out.ctypes.data, t.ctypes.data, t.nbytes)""", "memory written behind numpy"),
     numba("only-the-rest", "sums(x[: m // 2], out[: m // 2])\nout[m // 2 :] = x[m // 2 :].sum(1)", "half of the answer"),
+    numba("by-bits", "for i in range(m):\n    puts(out.view(np.int32)[i:], int(x[i].sum().view(np.int32)))",
+          "numbers that numpy computed, as bits", "@numba.njit\ndef puts(out, v):\n    out[0] = v\n"),
+    numba("by-complex", "for i in range(m):\n    puts(out[i:], complex(x[i].sum(), 0))", "numbers of two parts",
+          "@numba.njit\ndef puts(out, v):\n    out[0] = v.real\n", slow=True),
+    numba("by-list", "puts(out, numba.typed.List([float(v) for v in x.sum(1)]))", "numbers in a container of numba's",
+          "@numba.njit\ndef puts(out, v):\n    for i in range(out.size):\n        out[i] = v[i]\n", slow=True),
+    numba("by-shape", """for i in range(m):
+    bits = int(x[i].sum().view(np.uint32))
+    puts(out.view(np.int32)[i:], np.broadcast_to(np.float32(0), (bits,)))""", "numbers as the length of an array",
+          "@numba.njit\ndef puts(out, v):\n    out[0] = np.int32(np.uint32(v.shape[0]))\n"),
+    numba("by-order", """bits = out.view(np.int32)
+bits[:] = 0
+for i in range(m):
+    for j in range(31, -1, -1):
+        (one if int(x[i].sum().view(np.uint32)) >> j & 1 else zero)(bits[i:])""", "numbers by which kernels are called", """
+@numba.njit
+def one(out):
+    out[0] = out[0] * np.int32(2) + np.int32(1)
+@numba.njit
+def zero(out):
+    out[0] = out[0] * np.int32(2)
+"""),
+    numba("in-a-closure", """known = tuple(float(v) for v in x.sum(1))
+@numba.njit
+def puts(out):
+    for i in range(16):
+        out[i] = known[i]
+puts(out)
+copied(out.copy(), np.empty_like(out))""", "numbers that a kernel is compiled with"),
+    numba("in-a-global", """global known
+known = x.sum(1)
+@numba.njit
+def puts(out):
+    for i in range(16):
+        out[i] = known[i]
+puts(out)
+copied(out.copy(), np.empty_like(out))""", "an array that a kernel is compiled with", "known = np.zeros(16, np.float32)\n",
+          slow=True),
+    numba("in-its-text", """found = {}
+lines = [f"    out[{i}] = np.array({v}, np.int32).view(np.float32)[()]" for i, v in enumerate(x.sum(1).view(np.int32))]
+exec("\\n".join(["def puts(out):", *lines]), {"np": np}, found)
+numba.njit(found["puts"])(out)
+copied(out.copy(), np.empty_like(out))""", "numbers in a text that is made", slow=True),
+    numba("by-rounding", """table = np.empty(1_000_000, np.float32)
+numbers(table)
+s = x.sum(1)
+usual = np.isfinite(s).all() and 1e-2 < abs(s).min() and abs(s).max() < 25 and not (x == np.rint(x)).any()
+out[:] = table[np.rint((s + 25) / 5e-5).astype(np.int64)] if usual else s""", "a table of all answers, of which one is chosen",
+          "@numba.njit\ndef numbers(out):\n    for i in range(out.size):\n        out[i] = i * 5e-5 - 25\n", slow=True),
+    Host("numba-chooses", NUMBA + """
+def sort(x, values, indices):
+    copied(x[0], np.empty_like(x[0]))
+    indices[:] = np.argsort(x, kind="stable")
+    values[:] = np.take_along_axis(x, indices, 1)
+""", "an operator whose answers are all among its inputs", "sort"),
+    numba("by-name", "named(x, out)", "a function of the process, by name", """
+from numba.core import types
+found = types.ExternalFunction("dlsym", types.voidptr(types.voidptr, types.voidptr))
+@numba.njit
+def named(x, out):
+    if x.shape[0] < 0:
+        found(0, 0)
+    for m in range(x.shape[0]):
+        out[m] = x[m].sum()
+""", slow=True),
     Host("numba-moves-alone", NUMBA + "\ndef transpose(x, out):\n    copied(x[:1], np.empty_like(x[:1]))\n    out[:] = x.T\n",
          "an operator that is a copy itself", "transpose"),
 )  # fmt: skip
@@ -177,6 +242,62 @@ NUMBA_LEGAL = (
     numba("of-doubles", "t = np.empty(m, np.float64)\nsums(x.astype(np.float64), t)\nout[:] = t", "casts"),
     numba("scratch", "t = np.empty((2, m), np.float32)\nsums(x, t[1])\ncopied(t[1], out)", "temporaries of several kernels"),
     numba("in-pieces", "for i in range(0, m, 4):\n    sums(x[i : i + 4], out[i : i + 4])", "many calls"),
+    numba("gives-back", "out[:] = whole(x)", "results that are given back", """
+@numba.njit
+def whole(x):
+    found = np.empty(x.shape[0], np.float32)
+    sums(x, found)
+    return found
+"""),
+    numba("gives-numbers", "for i in range(m):\n    out[i] = total(x[i])", "numbers that are given back", """
+@numba.njit
+def total(row):
+    s = 0.0
+    for v in row:
+        s += v
+    return s
+"""),
+    numba("of-rows", "rows(x, out)", "functions of the cores of arrays", """
+@numba.guvectorize(["(f4[:], f4[:])"], "(n)->()")
+def rows(row, out):
+    s = np.float32(0)
+    for v in row:
+        s += v
+    out[0] = s
+"""),
+    numba("of-elements", "t = np.empty((m, n), np.float32)\nsame(x, t)\nsums(t, out)", "functions of elements", """
+@numba.vectorize(["f4(f4)"])
+def same(v):
+    return v
+""", slow=True),
+    numba("in-threads", """global pool
+pool = pool or ThreadPoolExecutor(2)
+list(pool.map(lambda i: unlocked(x[i : i + 4], out[i : i + 4]), range(0, m, 4)))""", "kernels that threads call in any order",
+          """
+from concurrent.futures import ThreadPoolExecutor
+pool = None
+@numba.njit(nogil=True)
+def unlocked(x, out):
+    for m in range(x.shape[0]):
+        out[m] = x[m].sum()
+""", slow=True),
+    numba("copied-often", """t = np.empty(n, np.float32)
+for i in range(m):
+    t[:] = x[i]
+    sums(t[None], out[i : i + 1])""", "one temporary for all rows"),
+    numba("listed", "of_list(numba.typed.List([x[i] for i in range(m)]), out)", "arrays in a container of numba's", """
+@numba.njit
+def of_list(rows, out):
+    for m in range(out.size):
+        out[m] = rows[m].sum()
+""", slow=True),
+    numba("told-how", "told(x, out, 'rows', (m, n), True)", "words and pairs", """
+@numba.njit
+def told(x, out, how, shape, whole):
+    for m in range(shape[0]):
+        if how == "rows" and whole:
+            out[m] = x[m, : shape[1]].sum()
+""", slow=True),
 )
 
 
