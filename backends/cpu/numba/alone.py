@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from portakern.errors import PortakernError
+from portakern.tools.frozen import frozen
 
-from .calling import HINT, calls_through, frozen, held_in, told_of
+from .calling import HINT, calls_through, held_in, told_of
 from .helpers import helpers_of
 
 NARROW = 2

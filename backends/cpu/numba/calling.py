@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from portakern.errors import PortakernError
-
-_PLAIN = (bool, int, str, bytes, type(None), type, np.dtype)
+from portakern.tools.frozen import PLAIN, frozen, function_of
 
 HINT = "the host function may allocate, copy and cast; what hangs on what arrays hold is for kernels to read, in arrays"
 
@@ -52,12 +49,6 @@ def _through(launch: Callable[..., Any], original: Callable[..., Any]) -> Callab
     return call
 
 
-def function_of(kernel: Any) -> Any:
-    """The Python function that was compiled."""
-    inner = getattr(kernel, "_dispatcher", kernel)
-    return getattr(inner, "py_func", inner)
-
-
 # ---- how a kernel is called --------------------------------------------------------------------------------------------------
 
 
@@ -71,7 +62,7 @@ def told_of(x: Any, place: Callable[[np.ndarray], tuple[int, int]]) -> Any:
         return (*place(x), x.shape, x.strides, str(x.dtype))
     if isinstance(x, float | complex | np.inexact):
         return "number"
-    if isinstance(x, _PLAIN):
+    if isinstance(x, (*PLAIN, type, np.dtype)):
         return x
     if isinstance(x, np.generic):
         return x.tobytes()
@@ -90,56 +81,3 @@ def held_in(x: Any) -> list[Any] | None:
     if not type(x).__module__.startswith("numba.typed"):
         return None
     return [y for pair in x.items() for y in pair] if type(x).__name__ == "Dict" else list(x)
-
-
-def frozen(kernel: Any) -> str:
-    """A digest of what a kernel was compiled with: its code, and the constants that it finds in its module and around it."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in _constants(function_of(kernel), set()):
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _constants(function: Any, seen: set[int]) -> Iterator[bytes]:
-    if not isinstance(function, FunctionType) or id(function) in seen:
-        return
-    seen.add(id(function))
-    yield from _of_code(function.__code__)
-    names = [n for c in _codes(function.__code__) for n in c.co_names]
-    for value in [*(function.__globals__.get(n) for n in names), *_cells(function)]:
-        yield from _constant(value, seen)
-
-
-def _constant(value: Any, seen: set[int]) -> Iterator[bytes]:
-    if isinstance(value, ModuleType | type) or value is None:
-        return
-    if isinstance(value, np.ndarray | np.generic):
-        yield np.asarray(value).tobytes()
-    elif isinstance(value, list | tuple):
-        for x in value:
-            yield from _constant(x, seen)
-    elif isinstance(value, (*_PLAIN, float, complex)):
-        yield repr(value).encode()
-    else:
-        yield from _constants(function_of(value), seen)
-
-
-def _cells(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # nothing is in it yet
-            continue
-
-
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for x in code.co_consts:
-        if isinstance(x, CodeType):
-            yield from _codes(x)
-
-
-def _of_code(code: CodeType) -> Iterator[bytes]:
-    for c in _codes(code):
-        yield c.co_code
-        yield repr([x for x in c.co_consts if not isinstance(x, CodeType)]).encode()
