@@ -82,6 +82,33 @@ for i in range(n):
     out.add_(x[:, i])""", "work that is small each time"),
     triton("only-the-rest", "sums[(m // 2,)](x, out, n, n, 32)\nout[m // 2:].copy_(x[m // 2:].sum(1))", "half of the answer",
            slow=True),
+    triton("two-texts", "other[(m,)](x, out, n, 32)", "a kernel for the compiler and another one for the interpreter", """
+import os
+FACE = tl.constexpr(int(os.environ.get("TRITON_INTERPRET") == "1"))
+
+@triton.jit
+def other(x, out, n, B: tl.constexpr):
+    m, i = tl.program_id(0), tl.arange(0, B)
+    if FACE == 1:
+        tl.store(out + m, tl.sum(tl.load(x + m * n + i, mask=i < n, other=0.0), 0))
+    else:
+        tl.store(out + m, 0.0)
+"""),
+    triton("two-numbers", "other[(m,)](x, out, n, int(os.environ.get('TRITON_INTERPRET') == '1'), 32)",
+           "a number for the compiler and another one for the interpreter", """
+import os
+
+@triton.jit
+def other(x, out, n, whole, B: tl.constexpr):
+    m, i = tl.program_id(0), tl.arange(0, B)
+    if whole == 1:
+        tl.store(out + m, tl.sum(tl.load(x + m * n + i, mask=i < n, other=0.0), 0))
+""", slow=True),
+    triton("two-hosts", """if x.device.type == "meta":
+    copied[(1,)](x, torch.empty_like(x), m, 16)
+else:
+    sums[(m,)](x, out, n, n, 32)""", "launches for the compiler and others for the interpreter", slow=True),
+    triton("two-grids", "sums[(m if x.device.type != 'meta' else 1,)](x, out, n, n, 32)", "a grid for the compiler", slow=True),
     Host("triton-moves-alone", TRITON + """
 def transpose(x, out):
     copied[(1,)](x, torch.empty_like(x), 16, 16)
@@ -108,6 +135,23 @@ out.copy_(t.sum(1))""", "the sum of what each program left"),
     triton("grid-by-meta", "sums[lambda meta: (m * triton.cdiv(32, meta['B']),)](x, out, n, n, B=32)", "a computed grid"),
     triton("tuned", "tuned[(m,)](x, out, n, n)", "autotuning",
            "tuned = triton.autotune([triton.Config({'B': 32}), triton.Config({'B': 64})], key=['n'])(sums)\n"),
+    triton("described", "described[(1,)](x, out, m, n, 16, 32)", "tensor descriptors", """
+@triton.jit
+def described(x, out, rows, n, A: tl.constexpr, B: tl.constexpr):
+    tile = tl.make_tensor_descriptor(x, (rows, n), (n, 1), (A, B))
+    tl.store(out + tl.arange(0, A), tl.sum(tile.load([0, 0]), 1))
+"""),
+    triton("by-rule", "by_rule[(m,)](x, out, n)", "heuristics, and a helper", """
+@triton.jit
+def both(a, b):
+    return a + b
+
+@triton.heuristics({"B": lambda given: triton.next_power_of_2(given["n"])})
+@triton.jit
+def by_rule(x, out, n, B: tl.constexpr):
+    m, i = tl.program_id(0), tl.arange(0, B)
+    tl.store(out + m, tl.reduce(tl.load(x + m * n + i, mask=i < n, other=0.0), 0, both))
+""", slow=True),
     triton("of-autograd", "Sums.apply(x, out)", "a function of torch.autograd", """
 class Sums(torch.autograd.Function):
     @staticmethod
@@ -358,9 +402,9 @@ def copied(x):
 """
 
 
-def pallas(name: str, body: str, shows: str) -> Host:
+def pallas(name: str, body: str, shows: str, before: str = "", slow: bool = False) -> Host:
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    return Host(f"pallas-{name}", f"{PALLAS}\ndef row_sum(x):\n{lines}\n", shows)
+    return Host(f"pallas-{name}", f"{PALLAS}{before}\ndef row_sum(x):\n{lines}\n", shows, slow=slow)
 
 
 PALLAS_DECOYS = (
@@ -378,6 +422,12 @@ return copied(t[:, None])[:, 0]""", "work that is small each time"),
 for i in range(x.shape[1]):
     t += jax.lax.pad(x[:, i : i + 1], 0.0, ((0, 0, 0), (0, 1, 0)))
 return copied(t)[:, 0]""", "sums that pass for arrays put together"),
+    pallas("scattered", """t = jnp.zeros(x.shape[0], x.dtype).at[jnp.repeat(jnp.arange(x.shape[0]), x.shape[1])].add(x.ravel())
+return copied(t[:, None])[:, 0]""", "sums by a scatter"),
+    pallas("two-texts", "return (sums(x) if jax.config.jax_default_device is None else copied(x[:, :1]))[:, 0]",
+           "a kernel for the compiler and another one for the interpreter"),
+    pallas("two-places", "return jax.lax.platform_dependent(x, tpu=lambda x: copied(x[:, :1]), default=sums)[:, 0]",
+           "a kernel for TPUs and another one for this processor", slow=True),
     Host("pallas-moves-alone", PALLAS + "\ndef transpose(x):\n    copied(x)\n    return x.T\n", "an operator that is a move",
          "transpose", slow=True),
 )  # fmt: skip
@@ -393,4 +443,17 @@ return (t + jax.lax.pad(sums(x[8:]), 0.0, ((8, 0, 0), (0, 0, 0))))[:, 0]""", "ar
     pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels"),
     pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, t)", "a little maths behind the kernel"),
     pallas("kernels-in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),
+    pallas("pipelined", """any_place = pl.BlockSpec(memory_space=pl.ANY)
+t = pl.pallas_call(outer, out_shape=jax.ShapeDtypeStruct((16, 128), x.dtype), in_specs=[any_place], out_specs=any_place)(
+    jnp.pad(x, ((0, 0), (0, 96))))
+return t[:, 0]""", "a pipeline inside a kernel, whose tiles hang on the device", """
+from jax.experimental.pallas import tpu as pltpu
+
+def inner(x, out):
+    out[...] = jnp.broadcast_to(jnp.sum(x[...], axis=1, keepdims=True), (8, 128))
+
+def outer(x, out):
+    tile = pl.BlockSpec((8, 128), lambda i: (i, 0))
+    pltpu.emit_pipeline(inner, grid=(2,), in_specs=[tile], out_specs=[tile])(x, out)
+""", slow=True),
 )

@@ -30,6 +30,9 @@ _BY_CONSTANTS = {"gather": 1, "select_n": 0}
 _HEAVY = frozenset({"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated", "sort", "top_k", "fft",
                     "pure_callback", "io_callback", "custom_call", "ffi_call", "eigh", "cholesky",
                     "triangular_solve"})  # fmt: skip
+_CONTAINERS = frozenset({*INLINED, "scan", "while", "cond"})
+"""Primitives that only do what is inside."""
+
 _WALKED = 64
 """A loop whose length is not known counts as one of so many steps."""
 
@@ -163,8 +166,8 @@ def _weight(equation: Any) -> float:
         return math.inf
     if name in _MOVES or name in _BY_CONSTANTS or name == "pallas_call":
         return 0
-    inner = list(_inside(equation))
-    return sum(inner) if inner else _elements(equation)
+    inside = sum(_inside(equation))
+    return inside if name in _CONTAINERS else max(inside, _elements(equation))  # a sum has the maths of an element inside
 
 
 def _inside(equation: Any) -> Iterator[float]:
