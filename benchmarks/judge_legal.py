@@ -6,7 +6,7 @@ hand-written ones.
 ``library`` are the operators of the library at their own cases, in the dtypes that they declare, under the default schedule
 and under ones that are drawn from the backend's space; ``torch`` modules and functions of PyTorch, imported; ``written`` the
 texts of ``tests/judge`` that are right and look odd.  For each target as many are drawn as are asked for, of each kind in turn.
-What the target cannot emit, or has no room for under a schedule, is not counted; each kernel that is not found correct is
+What the target cannot emit, has no room for under a schedule, or an interpreter does not get through in time is not counted; each kernel that is not found correct is
 printed with what was said of it.  Exit status 1 where there is one.
 """
 
@@ -41,7 +41,7 @@ INTERPRETED = ("triton", "pallas", "hip", "cuda")
 MOST = {"": 1 << 22, "interpreted": 1 << 15}
 """Elements and operations of a program beyond which it is not taken, since that would take minutes."""
 
-UNTRIED = ("tool-missing", "no-emitter", "schedule", "missing-rule", "no-room")
+UNTRIED = ("tool-missing", "no-emitter", "schedule", "missing-rule", "no-room", "timeout")
 TRIES = 40
 
 

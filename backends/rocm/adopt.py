@@ -46,7 +46,7 @@ def _without_arguments(text: str) -> tuple[str, dict[str, str]]:
                              hint="give each a kernel of its own that calls it")  # fmt: skip
         return match[1] + match[2]
 
-    return re.sub(r"(//\s*portakern launch:.*?kernel=)(\w+)(<\S*>)", plain, text), found
+    return re.sub(r"^([^\S\n]*//[^\S\n]*portakern launch:.*?kernel=)(\w+)(<\S*>)", plain, text, flags=re.MULTILINE), found
 
 
 def with_instances(text: str, names: Iterable[str]) -> str:

@@ -242,8 +242,9 @@ def adopt_launches(
     arrays = parse_arrays(text, [a for a in program.arrays if a.role != "temporary"])
     repeats = parse_repeats(text)
     known = {a.name for a in arrays} | set(program.sizes) | {r.step for r in repeats}
+    defined = set(re.findall(r"\b(\w+)\s*\(", text))
     for launch in launches:
-        if not re.search(rf"\b{re.escape(launch.kernel)}\b\s*\(", text):
+        if launch.kernel not in defined:
             raise UsageError(f"the text defines no kernel {launch.kernel!r}, which its launch comment names", hint=convention)
         maps = {m.name: m for m in launch.maps}
         unknown = [x for x in launch.args if x not in known and x not in maps]

@@ -122,9 +122,11 @@ def _placed(equation: Any, given: Sequence[Value]) -> np.ndarray | None:
     if equation.primitive.name == "pad" and not given[1].varies and _is_zero(given[1].x):
         config = equation.params["padding_config"]
         inner = given[0].placed if given[0].placed is not None else np.ones(equation.invars[0].aval.shape, bool)
-        if any(lo < 0 or hi < 0 for lo, hi, _ in config) or not inner.size:
-            return None
         found = np.zeros(equation.outvars[0].aval.shape, bool)
+        if not inner.size:
+            return found
+        if any(lo < 0 or hi < 0 for lo, hi, _ in config):
+            return None
         places = zip(config, inner.shape, strict=True)
         found[tuple(slice(lo, lo + (n - 1) * (step + 1) + 1, step + 1) for (lo, _, step), n in places)] = inner
         return found
@@ -137,7 +139,7 @@ def _placed(equation: Any, given: Sequence[Value]) -> np.ndarray | None:
 
 def _is_zero(x: Any) -> bool:
     try:
-        return not np.asarray(x).any()
+        return not (np.asarray(x) != 0).any()  # narrow floats' -0.0 counts as true
     except Exception:  # jax has classes of its own for what is not known while it traces
         return False
 
