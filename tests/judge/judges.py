@@ -30,6 +30,9 @@ def judge_for(target: str, operator: str = "row_sum", dims: Mapping[str, int | N
     return pk.judge(task_of(target, operator, dims), memory_bytes=4 << 30, **{"workers": 2, **more})
 
 
+PLANTED = "DATABASE_ADDRESS"
+"""A variable of the user's that no kernel may see."""
+
 MOST = 3
 """So many of them are kept, since each has processes that hold what its language needs."""
 
@@ -56,6 +59,7 @@ class Judges:
         """Its process has begun, with this cache."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PORTAKERN_CACHE", str(self.cache))
+            patch.setenv(PLANTED, "postgres://me:planted@nowhere")
             judge = judge_for(target, workers=1, timeout_s=15.0, timing=TIMING)
             judge.judge("", level="compile")
         return judge

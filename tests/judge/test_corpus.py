@@ -82,7 +82,8 @@ def held_off(attacks: Sequence[Attack], judges: Judges, folder: Path) -> None:
     for name, row in rows.items():
         said = f"{(row.error or {}).get('message')} {(row.error or {}).get('hint')} {row.method}"
         assert row.correct or row.error is not None, name
-        assert "root:" not in str(row.to_dict()) and not UNPRINTABLE & set(said), name
+        assert not any(word in str(row.to_dict()) for word in ("root:", "planted@")), name
+        assert not UNPRINTABLE & set(said), name
 
 
 def seen_through(target: str, bad: Sequence[Host], legal: Sequence[Host], judges: Judges) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +96,8 @@ class Part:
         self.kernels += kernel
         if (kernel and self.name == "host") or (not kernel and varies and not self._may(equation, given)):
             return [Value(_noise(v.aval), True) for v in equation.outvars]
-        found = equation.primitive.bind(*[v.x for v in given], **equation.primitive.get_bind_params(equation.params))
+        with _known(varies or kernel):
+            found = equation.primitive.bind(*[v.x for v in given], **equation.primitive.get_bind_params(equation.params))
         placed = _placed(equation, given)
         return [Value(x, varies or kernel, placed) for x in (found if equation.primitive.multiple_results else [found])]
 
@@ -135,6 +137,13 @@ def _placed(equation: Any, given: Sequence[Value]) -> np.ndarray | None:
         if a is not None and b is not None and a.shape == b.shape and not (a & b).any():
             return a | b
     return None
+
+
+def _known(varies: bool) -> AbstractContextManager[Any]:
+    """What hangs on no input is computed at once: that a pad is with zeros is seen then."""
+    import jax
+
+    return nullcontext() if varies else jax.ensure_compile_time_eval()
 
 
 def _is_zero(x: Any) -> bool:
