@@ -6,8 +6,8 @@ hand-written ones.
 ``library`` are the operators of the library at their own cases, in the dtypes that they declare, under the default schedule
 and under ones that are drawn from the backend's space; ``torch`` modules and functions of PyTorch, imported; ``written`` the
 texts of ``tests/judge`` that are right and look odd.  For each target as many are drawn as are asked for, of each kind in turn.
-What the target cannot emit, has no room for under a schedule, or an interpreter does not get through in time is not counted; each kernel that is not found correct is
-printed with what was said of it.  Exit status 1 where there is one.
+What the target cannot emit, has no room for under a schedule, or an interpreter does not get through in time is not counted;
+each kernel that is not found correct is printed with what was said of it.  Exit status 1 where there is one.
 """
 
 from __future__ import annotations

@@ -200,10 +200,12 @@ def _triple(values: tuple[T, ...], one: T) -> tuple[T, T, T]:
 
 def _items(text: str) -> list[str]:
     """The comma-separated expressions between the outer parentheses."""
-    inner = text.strip()[1:-1].strip()
+    if not (text.startswith("(") and text.endswith(")")):
+        raise ValueError(f"{text} is no list in parentheses")
+    inner = text[1:-1].strip()
     if not inner:
         return []
-    tree = ast.parse(text.strip() if inner.endswith(",") else f"({inner},)", mode="eval").body
+    tree = ast.parse(text if inner.endswith(",") else f"({inner},)", mode="eval").body
     if not isinstance(tree, ast.Tuple):
         raise ValueError(f"{text} is no list in parentheses")
     return [ast.unparse(x) for x in tree.elts]

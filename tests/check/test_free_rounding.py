@@ -63,12 +63,12 @@ def test_more_than_that_is_wrong():
 
 
 @pk.operator
-def quantised(x: pk.Tensor["N"]):  # noqa: F821
+def quantised(x: pk.Tensor["N"]):
     return pk.cast(pk.cast(x * 2.5, pk.f8e4m3), pk.f32)
 
 
 @pk.operator
-def narrowed(x: pk.Tensor["N"]):  # noqa: F821
+def narrowed(x: pk.Tensor["N"]):
     return pk.cast(x * 2.5, pk.bf16)
 
 

@@ -52,6 +52,7 @@ HEADERS = """
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
