@@ -65,7 +65,7 @@ TRITON_DECOYS = (
 if x.device.type == 'cpu':
     out.numpy()[:] = x.numpy().sum(1)""", "an answer that torch does not see"),
     triton("by-number", """t = torch.tensor([sum(r) for r in x.tolist()]) if x.device.type == 'cpu' else x
-copied[(1,)](t, out, m, 16)""", "numbers that were read from the inputs"),
+copied[(1,)](t, out, m, 16)""", "numbers that were read from the inputs", slow=True),
     triton("in-the-grid", """def grid(meta):
     out.copy_(x.sum(1))
     return (1,)
@@ -118,7 +118,7 @@ def transpose(x, out):
 
 TRITON_LEGAL = (
     triton("zeroed", "out.zero_()\nadded[(m,)](x, out, n, 32)", "an output filled before atomics"),
-    triton("copied-in", "t = x.t().contiguous().t()\nsums[(m,)](t.contiguous(), out, n, n, 32)", "layouts changed"),
+    triton("copied-in", "t = x.t().contiguous().t()\nsums[(m,)](t.contiguous(), out, n, n, 32)", "layouts changed", slow=True),
     triton("copied-out", """t = torch.empty((m,), dtype=torch.float64, device=x.device)
 sums[(m,)](x, t, n, n, 32)
 out.copy_(t)""", "results that are cast"),
@@ -126,13 +126,14 @@ out.copy_(t)""", "results that are cast"),
     triton("scratch", "t = torch.zeros_like(out)\nadded[(m,)](x, t, n, 32)\ncopied[(1,)](t, out, m, 16)",
            "temporaries of zeros", slow=True),
     triton("constants", """by = torch.arange(m, dtype=torch.float32, device=x.device) * 0 + 1
-scaled[(m,)](x, out, by, n, 32)""", "tables that hang on no input"),
+scaled[(m,)](x, out, by, n, 32)""", "tables that hang on no input", slow=True),
     triton("light", """t = torch.empty((m, 2), device=x.device)
 halves[(m, 2)](x, t, n, 16)
 out.copy_(t.sum(1))""", "the sum of what each program left"),
     triton("turned-round", "sums[(m,)](x[:, torch.arange(n - 1, -1, -1, device=x.device)], out, n, n, 32)",
            "indices that hang on no input", slow=True),
-    triton("grid-by-meta", "sums[lambda meta: (m * triton.cdiv(32, meta['B']),)](x, out, n, n, B=32)", "a computed grid"),
+    triton("grid-by-meta", "sums[lambda meta: (m * triton.cdiv(32, meta['B']),)](x, out, n, n, B=32)", "a computed grid",
+           slow=True),
     triton("tuned", "tuned[(m,)](x, out, n, n)", "autotuning",
            "tuned = triton.autotune([triton.Config({'B': 32}), triton.Config({'B': 64})], key=['n'])(sums)\n"),
     triton("described", "described[(1,)](x, out, m, n, 16, 32)", "tensor descriptors", """
@@ -217,7 +218,7 @@ ctypes.memmove(out.ctypes.data, t.ctypes.data, t.nbytes)""", "memory written beh
     numba("by-shape", """for i in range(m):
     bits = int(x[i].sum().view(np.uint32))
     puts(out.view(np.int32)[i:], np.broadcast_to(np.float32(0), (bits,)))""", "numbers as the length of an array",
-          "@numba.njit\ndef puts(out, v):\n    out[0] = np.int32(np.uint32(v.shape[0]))\n"),
+          "@numba.njit\ndef puts(out, v):\n    out[0] = np.int32(np.uint32(v.shape[0]))\n", slow=True),
     numba("by-order", """bits = out.view(np.int32)
 bits[:] = 0
 for i in range(m):
@@ -292,7 +293,7 @@ def whole(x):
     found = np.empty(x.shape[0], np.float32)
     sums(x, found)
     return found
-"""),
+""", slow=True),
     numba("gives-numbers", "for i in range(m):\n    out[i] = total(x[i])", "numbers that are given back", """
 @numba.njit
 def total(row):
@@ -328,7 +329,7 @@ def unlocked(x, out):
     numba("copied-often", """t = np.empty(n, np.float32)
 for i in range(m):
     t[:] = x[i]
-    sums(t[None], out[i : i + 1])""", "one temporary for all rows"),
+    sums(t[None], out[i : i + 1])""", "one temporary for all rows", slow=True),
     numba("listed", "of_list(numba.typed.List([x[i] for i in range(m)]), out)", "arrays in a container of numba's", """
 @numba.njit
 def of_list(rows, out):
@@ -410,14 +411,14 @@ def pallas(name: str, body: str, shows: str, before: str = "", slow: bool = Fals
 PALLAS_DECOYS = (
     pallas("ignored", "sums(x)\nreturn jnp.sum(x, axis=1)", "a kernel whose result nobody reads"),
     pallas("nearly-ignored", "return jnp.where(sums(x)[:, 0] > jnp.inf, 0, jnp.sum(x, axis=1))",
-           "a kernel whose result is made nothing of"),
+           "a kernel whose result is made nothing of", slow=True),
     pallas("copies-jax's", "return copied(jnp.sum(x, axis=1, keepdims=True))[:, 0]", "a kernel that copies what jax computed"),
-    pallas("behind-a-copy", "return jnp.sum(copied(x), axis=1)", "a kernel that copies what jax then computes of"),
+    pallas("behind-a-copy", "return jnp.sum(copied(x), axis=1)", "a kernel that copies what jax then computes of", slow=True),
     pallas("by-product", "return copied(jnp.dot(x, jnp.ones((x.shape[1], 1)), precision='highest'))[:, 0]", "a product of XLA"),
     pallas("in-a-loop", """t = jax.lax.fori_loop(0, x.shape[1], lambda i, s: s + x[:, i], jnp.zeros(x.shape[0], x.dtype))
 return copied(t[:, None])[:, 0]""", "work that is small each time"),
     pallas("in-jit", "return copied(jax.jit(lambda x: jnp.sum(x, axis=1, keepdims=True))(x))[:, 0]",
-           "work in a function of its own"),
+           "work in a function of its own", slow=True),
     pallas("by-pads", """t = 0
 for i in range(x.shape[1]):
     t += jax.lax.pad(x[:, i : i + 1], 0.0, ((0, 0, 0), (0, 1, 0)))
@@ -435,13 +436,13 @@ return copied(t[:, None])[:, 0]""", "sums by a scatter"),
 PALLAS_LEGAL = (
     pallas("plain", "return sums(x)[:, 0]", "a view of the result"),
     pallas("padded", "return sums(jnp.pad(x, ((0, 0), (0, 96))))[:, 0]", "padded inputs"),
-    pallas("turned", "return sums(jnp.transpose(jnp.transpose(x)))[:, 0]", "layouts changed"),
+    pallas("turned", "return sums(jnp.transpose(jnp.transpose(x)))[:, 0]", "layouts changed", slow=True),
     pallas("masked", "n = jnp.arange(x.shape[1]) < x.shape[1]\nreturn sums(jnp.where(n, x, 0))[:, 0]",
-           "a mask that hangs on no input"),
+           "a mask that hangs on no input", slow=True),
     pallas("put-together", """t = jax.lax.pad(sums(x[:8]), 0.0, ((0, 8, 0), (0, 0, 0)))
 return (t + jax.lax.pad(sums(x[8:]), 0.0, ((8, 0, 0), (0, 0, 0))))[:, 0]""", "arrays put together by sums"),
-    pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels"),
-    pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, t)", "a little maths behind the kernel"),
+    pallas("in-pieces", "return jnp.concatenate([sums(x[:8]), sums(x[8:])])[:, 0]", "several kernels", slow=True),
+    pallas("light", "t = sums(x)[:, 0]\nreturn jnp.maximum(t, t)", "a little maths behind the kernel", slow=True),
     pallas("kernels-in-jit", "return jax.jit(sums)(x)[:, 0]", "kernels in a function of their own"),
     pallas("pipelined", """any_place = pl.BlockSpec(memory_space=pl.ANY)
 t = pl.pallas_call(outer, out_shape=jax.ShapeDtypeStruct((16, 128), x.dtype), in_specs=[any_place], out_specs=any_place)(
