@@ -6,7 +6,7 @@ from pathlib import Path
 
 from portakern.backend import Backend, Language, Source, Target
 from portakern.emit.clike.spoken import WORDS
-from portakern.emit.launches import FORM, adopt_launches
+from portakern.emit.launches import ARRAY_FORM, FORM, adopt_launches
 from portakern.ir.program import Program
 
 from .bare import bare, remarks
@@ -22,7 +22,8 @@ from .toolchain import CudaToolchain
 CONVENTION = (
     "CUDA C++ compiled by NVRTC as C++17. Above each kernel, in launch order, stands a comment of this form: "
     f"`{FORM}`, with sizes that may be expressions of the open dims. Parameters are pointers to the arrays, then run-time "
-    "scalars by value, then the open dims as int64_t, in the order of args; temporaries are not given. bf16 and f16 are "
+    "scalars by value, then the open dims as int64_t, in the order of args; arrays that one kernel leaves for another are "
+    f"announced by `{ARRAY_FORM}`, where init may be left out. bf16 and f16 are "
     '__nv_bfloat16 and __half of cuda_bf16.h and cuda_fp16.h, or pk::bf16 and pk::f16 of the tile library ("pk/pk.cuh").'
 )
 

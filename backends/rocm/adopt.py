@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from portakern.backend import Source, Target
 from portakern.emit.clike import read_headers
-from portakern.emit.launches import FORM, adopt_launches
+from portakern.emit.launches import ARRAY_FORM, FORM, adopt_launches
 from portakern.emit.strangers import FOREIGN
 from portakern.errors import UsageError
 from portakern.ir.program import Program
@@ -21,7 +21,8 @@ HIP C++ with one or more `__global__` kernels, each announced by a comment line 
 `{FORM}`
 (NAME may be an instance of a template: gemm<float,32>.)
 (grid in blocks: integers or Python expressions of open dims; args: the operator's arrays, then run-time scalars, then open
-dims as int64_t, in the order of the kernel's parameters). It is compiled by clang without ROCm's headers: include
+dims as int64_t, in the order of the kernel's parameters). Arrays that one kernel leaves for another are announced by
+`{ARRAY_FORM}`, where init may be left out. It is compiled by clang without ROCm's headers: include
 "pk/device.h" for __global__, __shared__, blockIdx, threadIdx, barriers and lane exchange, or "pk/pk.h" for the tile
 vocabulary; <hip/hip_runtime.h>, <hip/hip_fp16.h>, <hip/hip_bf16.h> and
 <hip/hip_cooperative_groups.h> are short stand-ins; C's and C++'s standard headers and the amdgcn builtins are there, and host
@@ -46,7 +47,7 @@ def _without_arguments(text: str) -> tuple[str, dict[str, str]]:
                              hint="give each a kernel of its own that calls it")  # fmt: skip
         return match[1] + match[2]
 
-    return re.sub(r"(//\s*portakern launch:.*?kernel=)(\w+)(<\S*>)", plain, text), found
+    return re.sub(r"^([^\S\n]*//[^\S\n]*portakern launch:.*?kernel=)(\w+)(<\S*>)", plain, text, flags=re.MULTILINE), found
 
 
 def with_instances(text: str, names: Iterable[str]) -> str:

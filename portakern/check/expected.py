@@ -11,6 +11,7 @@ import numpy as np
 
 from portakern.check import accuracy, bounds
 from portakern.check.bounds import Val, propagate
+from portakern.check.bounds.free import is_free
 from portakern.dtypes import DTYPES
 from portakern.errors import CacheError
 from portakern.ir import oracle
@@ -36,7 +37,8 @@ def expected(program: TensorProgram, inputs: Mapping[str, np.ndarray], cache: Ca
 
 
 def _key(program: TensorProgram, inputs: Mapping[str, np.ndarray]) -> str:
-    return digest("expected", _RULES, program.digest, [np.ascontiguousarray(inputs[a.name]).tobytes() for a in program.args])
+    given = [np.ascontiguousarray(inputs[a.name]).tobytes() for a in program.args]
+    return digest("expected", _RULES, is_free(), program.digest, given)
 
 
 def _source_of_rules() -> str:

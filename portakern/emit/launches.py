@@ -18,27 +18,38 @@ Launches that are repeated are announced by a line above the first of them: how 
 that counts the turns from 0, and arrays that change places after every turn (see :class:`~portakern.ir.program.Repeat`)::
 
     // portakern repeat: launches=2 count=T step=t swap=(h, h_next)
+
+Arrays that are not the operator's, which one kernel leaves for another, are announced by a line each; ``init`` is what such
+an array, or an output that kernels add to, is filled with before the first launch::
+
+    // portakern array: sums dtype=f32 shape=(M, 8) init=0
+    // portakern array: out init=0
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from portakern.backend import Launch, Pixels, Source, Target, TensorMap
+from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, UsageError
-from portakern.ir.program import Program, Repeat
+from portakern.ir.program import Array, Program, Repeat
 from portakern.ir.size import Size, names_of, parse_size
+from portakern.ir.tile_types import BufferType
 
 T = TypeVar("T")
 
 FORM = "// portakern launch: kernel=NAME grid=(GX, GY, GZ) block=(X, Y, Z) shared=BYTES args=(x, w, y, M)"
 MAP_FORM = "// portakern map: x_map=x shape=(M, 512) strides=(512, 1) box=(128, 64) swizzle=128"
+ARRAY_FORM = "// portakern array: sums dtype=f32 shape=(M, 8) init=0"
 REPEAT_FORM = "// portakern repeat: launches=2 count=T step=t swap=(h, h_next)"
 _LINE = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|map):(.*)$", re.MULTILINE)
+_ARRAY = re.compile(r"^[^\S\n]*//[^\S\n]*portakern array:[^\S\n]*(\w+)(.*)$", re.MULTILINE)
 _REPEAT = re.compile(r"^[^\S\n]*//[^\S\n]*portakern (launch|repeat):(.*)$", re.MULTILINE)
 _FIELD = re.compile(r"(?<!\w)(\w+)=(\((?:[^()]|\([^()]*(?:\([^()]*\)[^()]*)*\))*\)|\S+)")
 
@@ -46,10 +57,21 @@ _MOST = 1 << 31
 """What drivers take of blocks along a dimension, and of bytes, is less."""
 
 
+_LONGEST, _LINES = 4096, 4096
+"""Characters of a line, and lines of a kind."""
+
+
+def _lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= _LINES or len(match[0]) > _LONGEST:
+            raise UsageError(f"more than {_LINES} comments for launches, or one of more than {_LONGEST} characters")
+        yield match
+
+
 def parse_launches(text: str) -> tuple[Launch, ...]:
     """The launches that ``text`` announces, in order.  Raises :class:`UsageError` naming the line that is malformed."""
     found: list[Launch] = []
-    for match in _LINE.finditer(text):
+    for match in _lines(_LINE, text):
         line, kind = text.count("\n", 0, match.start(1)) + 1, match[1]
         try:
             if kind == "launch":
@@ -68,7 +90,7 @@ def parse_repeats(text: str) -> tuple[Repeat, ...]:
     """Which of the launches that ``text`` announces are repeated.  Raises :class:`UsageError` naming a line that is wrong."""
     found: list[Repeat] = []
     number = 0
-    for match in _REPEAT.finditer(text):
+    for match in _lines(_REPEAT, text):
         if match[1] == "launch":
             number += 1
             continue
@@ -84,6 +106,47 @@ def parse_repeats(text: str) -> tuple[Repeat, ...]:
     if any(r.last > number for r in found):
         raise UsageError("a repeat comment stands above fewer launches than it counts", hint=f"its form is {REPEAT_FORM}")
     return tuple(found)
+
+
+def array_comments(arrays: Sequence[Array]) -> list[str]:
+    """The lines that say what arrays there are beside the operator's, and what arrays are filled with first."""
+    return [_array_comment(a) for a in arrays if a.role == "temporary" or a.init is not None]
+
+
+def _array_comment(a: Array) -> str:
+    shape = f" dtype={a.dtype} shape=({', '.join(map(str, a.type.shape))})" if a.role == "temporary" else ""
+    return f"// portakern array: {a.name}{shape}" + (f" init={a.init}" if a.init is not None else "")
+
+
+def parse_arrays(text: str, known: Sequence[Array]) -> tuple[Array, ...]:
+    """``known`` arrays, the operator's, filled first with what ``text`` says, and the temporaries that it announces.  Raises
+    :class:`UsageError` naming a line that is wrong."""
+    found = {a.name: replace(a, init=None) for a in known}
+    announced: set[str] = set()
+    for match in _lines(_ARRAY, text):
+        try:
+            name, fields = match[1], dict(_FIELD.findall(match[2]))
+            if name in announced:
+                raise ValueError(f"{name} is announced twice")
+            announced.add(name)
+            init = float(fields["init"]) if "init" in fields else None
+            if name in found and found[name].role != "output":
+                raise ValueError(f"{name} is an {found[name].role}")
+            found[name] = replace(found[name], init=init) if name in found else _temporary(name, fields, init)
+        except (KeyError, ValueError, SyntaxError, TypeError, PortakernError) as error:
+            line = text.count("\n", 0, match.start(1)) + 1
+            raise UsageError(f"line {line}: the array comment cannot be read ({error})",
+                             hint=f"its form is {ARRAY_FORM}") from None
+    return tuple(found.values())
+
+
+def _temporary(name: str, fields: Mapping[str, str], init: float | None) -> Array:
+    if fields["dtype"] not in DTYPES:
+        raise ValueError(f"there is no dtype {fields['dtype']}")
+    shape = tuple(parse_size(x) for x in _items(fields["shape"]))
+    if math.prod(n for n in shape if isinstance(n, int)) >= 1 << 40:
+        raise ValueError(f"an array of {fields['shape']}")
+    return Array(name, BufferType(shape, fields["dtype"]), "temporary", init)
 
 
 def repeat_comments(repeats: Sequence[Repeat], number: int) -> list[str]:
@@ -137,12 +200,25 @@ def _triple(values: tuple[T, ...], one: T) -> tuple[T, T, T]:
 
 def _items(text: str) -> list[str]:
     """The comma-separated expressions between the outer parentheses."""
-    tree = ast.parse(text.strip() if text.strip().endswith(",)") else f"({text.strip()[1:-1]},)", mode="eval").body
-    if not text.strip()[1:-1].strip():
+    if not (text.startswith("(") and text.endswith(")")):
+        raise ValueError(f"{text} is no list in parentheses")
+    inner = text[1:-1].strip()
+    if not inner:
         return []
+    tree = ast.parse(text if inner.endswith(",") else f"({inner},)", mode="eval").body
     if not isinstance(tree, ast.Tuple):
         raise ValueError(f"{text} is no list in parentheses")
     return [ast.unparse(x) for x in tree.elts]
+
+
+def _nothing_to_do(program: Program) -> bool:
+    """Whether no output has an element."""
+    outputs = [a.type for a in program.arrays if a.role == "output"]
+    return all(isinstance(t, BufferType) and 0 in t.shape for t in outputs)
+
+
+def _sizes_of(arrays: Sequence[Array]) -> list[Size]:
+    return [n for a in arrays if a.role == "temporary" and isinstance(a.type, BufferType) for n in a.type.shape]
 
 
 def adopt_launches(
@@ -159,27 +235,28 @@ def adopt_launches(
     Raises :class:`UsageError` where it announces no launch, launches what is not in it, or names unknown arguments.
     """
     launches = parse_launches(text)
-    if not launches:
+    if not launches and not _nothing_to_do(program):
         raise UsageError(f"the text says nowhere how its kernel is launched on {target}", hint=convention)
-    if entry is not None and entry not in {x.kernel for x in launches}:
+    if entry is not None and launches and entry not in {x.kernel for x in launches}:
         raise UsageError(
             f"no launch comment names the kernel {entry!r}", hint=f"they name {', '.join(x.kernel for x in launches)}"
         )
-    arrays = tuple(a for a in program.arrays if a.role != "temporary")
+    arrays = parse_arrays(text, [a for a in program.arrays if a.role != "temporary"])
     repeats = parse_repeats(text)
     known = {a.name for a in arrays} | set(program.sizes) | {r.step for r in repeats}
+    defined = set(re.findall(r"\b(\w+)\s*\(", text))
     for launch in launches:
-        if not re.search(rf"\b{re.escape(launch.kernel)}\b\s*\(", text):
+        if launch.kernel not in defined:
             raise UsageError(f"the text defines no kernel {launch.kernel!r}, which its launch comment names", hint=convention)
         maps = {m.name: m for m in launch.maps}
         unknown = [x for x in launch.args if x not in known and x not in maps]
         unknown += [m.array for m in maps.values() if m.array not in known]
-        sizes = [*launch.grid, *(n for m in maps.values() for n in (*m.shape, *m.strides))]
+        sizes = [*launch.grid, *(n for m in maps.values() for n in (*m.shape, *m.strides)), *_sizes_of(arrays)]
         unknown += sorted(set().union(*(names_of(n) for n in sizes)) - set(program.sizes))
         if unknown:
             raise UsageError(
                 f"the launch of {launch.kernel} names {', '.join(unknown)}",
                 hint=f"{program.name} has {', '.join([*(a.name for a in arrays), *program.sizes])}",
             )
-    return Source(target, program.name, entry or launches[0].kernel, text, suffix, arrays, program.sizes, launches, headers,
-                  repeats=repeats)
+    name = entry or (launches[0].kernel if launches else program.name)
+    return Source(target, program.name, name, text, suffix, arrays, program.sizes, launches, headers, repeats=repeats)

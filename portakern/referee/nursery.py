@@ -20,8 +20,9 @@ from types import TracebackType
 from portakern.errors import PortakernError
 from portakern.referee.messages import Ended, receive, send
 from portakern.referee.process import LOG_CHARACTERS, Fresh, KernelProcess, Start, lacks, start
+from portakern.referee.surroundings import variables
 from portakern.referee.zygote import Rehearsal
-from portakern.tools.process import TailReader, await_end, descendants, end_process, kill, merged_environment
+from portakern.tools.process import TailReader, await_end, descendants, end_process, kill
 
 _ZYGOTE = """\
 import sys
@@ -42,7 +43,7 @@ class Nursery:
 
     Args:
         language: of the kernels.
-        environment: variables added to ours.
+        environment: variables added to those that kernels find of ours.
         preload: modules that a zygote imports.
         rehearsal: what is done once before there is a kernel.
         jail, memory_bytes: as for :class:`KernelProcess`.
@@ -55,7 +56,7 @@ class Nursery:
     def __init__(self, language: str, environment: Mapping[str, str], preload: Sequence[str], rehearsal: Rehearsal | None,
                  jail: str = "auto", memory_bytes: int | None = None, spares: int = 1) -> None:  # fmt: skip
         self._setup = pickle.dumps((language, tuple(preload), rehearsal))
-        self._environment = merged_environment({**environment, **_ONE_THREAD})
+        self._environment = variables({**environment, **_ONE_THREAD})
         self._jail, self._memory_bytes, self._spares = jail, memory_bytes, spares
         self._zygote: Zygote | None = None
         self._ready: deque[KernelProcess] = deque()

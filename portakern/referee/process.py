@@ -14,13 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
 from portakern.errors import PortakernError
 from portakern.referee.messages import TEXT_BYTES, Ended, Garbled, Message, limited, member, receive, send
+from portakern.referee.surroundings import devices, private, readable, variables
 from portakern.tools.cache import default_directory
 from portakern.tools.jail import cgroup
 from portakern.tools.jail.enter import PARTS, Spec
@@ -49,43 +48,8 @@ _WEIGH_S = 0.1
 """How often it is looked how much memory it has."""
 
 
-_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/opt", "/nix", "/proc", "/sys", "/etc/ld.so.cache",
-           "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/OpenCL", "/etc/localtime")  # fmt: skip
-"""What programs need of the system to be read."""
-
-_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|_KEY$|COOKIE|^SSH_|^AWS_|^GH_|^GITHUB_|^GIT_|PROXY|^DBUS_|^XDG_|^PYTEST",
-                     re.IGNORECASE)  # fmt: skip
-
-
-def readable() -> tuple[str, ...]:
-    """What a runner must read: the system, the interpreter, portakern, and what it imports."""
-    search = [p for p in sys.path if p]
-    root = Path(__file__).parents[1]
-    packages = [str(root)]
-    if (plugins := find_spec("portakern.backends")) is not None:
-        packages += plugins.submodule_search_locations or ()
-    tools = [p for p in os.environ.get("PATH", "").split(os.pathsep) if p]
-    found = [*search, *_beside(search), *packages, *map(os.path.realpath, packages), sys.prefix, sys.base_prefix,
-             os.path.realpath(sys.executable), *tools, *map(os.path.realpath, tools)]  # fmt: skip
-    private = _private()
-    return (*_SYSTEM, *(p for p in dict.fromkeys(map(os.path.abspath, found)) if p not in ("/", *private)))
-
-
-def _beside(search: Sequence[str]) -> Iterator[str]:
-    """Where wheels put libraries that are no modules, which is outside of ``sys.prefix`` for packages of a user or of another
-    environment."""
-    for folder in map(Path, search):
-        if folder.name == "site-packages" and len(folder.parts) > 3:
-            yield from (str(folder.parents[1]), str(folder.parents[2] / "include"))
-
-
-def _private() -> tuple[str, ...]:
-    folders = ["/tmp", "/var/tmp", "/dev/shm", "/run", tempfile.gettempdir(), str(Path.home())]
-    return tuple(dict.fromkeys(os.path.realpath(f) for f in folders if os.path.realpath(f) != "/"))
-
-
 def spec_for(memory_bytes: int | None, scratch: str) -> Spec:
-    return Spec(readable(), _private(), (str(default_directory()),), scratch, memory_bytes)
+    return Spec(readable(), private(), (str(default_directory()),), scratch, devices(), memory_bytes)
 
 
 class Body(Protocol):
@@ -121,10 +85,10 @@ Start = Callable[[socket.socket], Body]
 
 
 class Fresh:
-    """A new interpreter."""
+    """A new interpreter; where no ``environment`` is given it has what a kernel finds of ours."""
 
     def __init__(self, theirs: socket.socket, environment: Mapping[str, str] | None = None) -> None:
-        self._process = start(_START, theirs, os.environ if environment is None else environment)
+        self._process = start(_START, theirs, variables() if environment is None else environment)
         assert self._process.stdout is not None
         self.log = TailReader(self._process.stdout, LOG_CHARACTERS)
 
@@ -147,11 +111,10 @@ class Fresh:
 
 def start(program: str, theirs: socket.socket, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """An interpreter that runs ``program`` with the number of the channel and our search path, and inherits nothing else."""
-    kept = {k: v for k, v in environment.items() if not _SECRET.search(k)}
     return subprocess.Popen(
         [sys.executable, "-c", program, str(theirs.fileno()), ":".join(p for p in sys.path if p)],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=kept, pass_fds=(theirs.fileno(),),
-        start_new_session=True)  # fmt: skip
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=dict(environment),
+        pass_fds=(theirs.fileno(),), start_new_session=True)  # fmt: skip
 
 
 class KernelProcess:

@@ -64,7 +64,8 @@ def _float(*values: Value) -> str:
 
 @located
 def cast(x: Value, dtype: Any) -> Traced:
-    """``x`` in another dtype, rounded to nearest even (to integers: towards zero).  Narrowing is never skipped.
+    """``x`` in another dtype, rounded to nearest even (to integers: towards zero).  Our kernels never skip
+    narrowing; those from elsewhere may skip it between operations, to bf16 and f16 (:mod:`portakern.check.bounds.free`).
 
     Integers of four bits are held as i8 and u8, wrapped to the numbers that four bits have.
     """

@@ -1,4 +1,4 @@
-"""A judge of many kernels of one task: warm processes, one seat per worker, rows as they are asked for.
+"""A judge of many kernels of one target, mostly of one task: warm processes, one seat per worker, rows as they are asked for.
 
 A seat is a thread that drives a process on the side that judges (:mod:`portakern.study.seat`), which lends each kernel
 processes that have held no other.  What a kernel does ends with these; a seat that is lost all the same is made anew.
@@ -98,27 +98,34 @@ class Judge:
 
     # ---- asking
 
-    def submit(self, candidate: Given, level: str | None = None, secret: str | None = None) -> Future[Row]:
+    def submit(self, candidate: Given, level: str | None = None, secret: str | None = None,
+               work: Work | None = None) -> Future[Row]:  # fmt: skip
         """The row to come; nothing is raised for a bad candidate.  ``secret`` is that of an earlier row, to judge with the same
-        inputs, sizes and places again.
+        inputs, sizes and places again.  ``work`` is what this one should compute, where that is not the judge's own: anything
+        on the same target, since what is warm is a language's and not an operator's.
 
-        Raises :class:`UsageError` for what is no candidate, level or secret, or where the judge is closed.
+        Raises :class:`UsageError` for what is no candidate, level or secret, for work on another target, or where the judge is
+        closed.
         """
         found = candidate_of(candidate)
         if self._closed:
             raise UsageError("the judge is closed", hint="make another one")
-        asked = _Asked(found, level_of(level or self.level), Secret.read(secret) if secret else None, Future())
+        if work is not None and work.target != self.work.target:
+            raise UsageError(f"a judge for {self.work.target} was given work on {work.target}",
+                             hint="make a judge for each target")  # fmt: skip
+        asked = _Asked(found, level_of(level or self.level), Secret.read(secret) if secret else None, Future(),
+                       work or self.work)  # fmt: skip
         self._tasks.put(asked)
         return asked.future
 
-    def judge(self, candidate: Given, level: str | None = None, secret: str | None = None) -> Row:
+    def judge(self, candidate: Given, level: str | None = None, secret: str | None = None, work: Work | None = None) -> Row:
         """One candidate's row."""
-        return self.submit(candidate, level, secret).result()
+        return self.submit(candidate, level, secret, work).result()
 
-    def map(self, candidates: Iterable[Given], level: str | None = None) -> Rows:
+    def map(self, candidates: Iterable[Given], level: str | None = None, work: Work | None = None) -> Rows:
         """The rows of ``candidates``, in their order, for ``for`` and ``async for``.  Candidates are taken as they are needed,
         a few ahead, so that they may be endless."""
-        return Rows(self, candidates, level)
+        return Rows(self, candidates, level, work)
 
     @property
     def ahead(self) -> int:
@@ -144,19 +151,20 @@ class _Asked:
     level: str
     secret: Secret | None
     future: Future[Row]
+    work: Work
 
 
 class Rows:
     """Rows to come, in the order of their candidates."""
 
-    def __init__(self, judge: Judge, candidates: Iterable[Given], level: str | None) -> None:
-        self._judge, self._level = judge, level
+    def __init__(self, judge: Judge, candidates: Iterable[Given], level: str | None, work: Work | None) -> None:
+        self._judge, self._level, self._work = judge, level, work
         self._candidates = iter(candidates)
         self._under_way: deque[Future[Row]] = deque()
 
     def _fill(self) -> None:
         while len(self._under_way) < self._judge.ahead and (given := next(self._candidates, None)) is not None:
-            self._under_way.append(self._judge.submit(given, self._level))
+            self._under_way.append(self._judge.submit(given, self._level, work=self._work))
 
     def __iter__(self) -> Iterator[Row]:
         try:
@@ -241,7 +249,7 @@ class _Seat:
         secret, candidate = asked.secret or Secret.drawn(), asked.candidate
         foreign = Foreign(candidate.source, candidate.entry, judge.jail, judge.limits.memory_bytes, secret,
                           asked.secret is not None, asked.level == "quick")  # fmt: skip
-        work = replace(judge.work, foreign=foreign, chosen=None)
+        work = replace(asked.work, foreign=foreign, chosen=None)
         row = self._rows(judge, work, asked.level)
         return row.but(secret=secret.text, environment=environment())
 

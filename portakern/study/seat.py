@@ -38,6 +38,7 @@ class Seat:
         self.held: dict[Environment, KernelProcess] = {}
         self.allowance = Allowance(0.0)
         self.peers: PeerProcess | None = None
+        self.peers_of: object = None
 
     def begin(self, limit_s: float) -> None:
         """A kernel comes whose processes have so many seconds."""
@@ -70,9 +71,12 @@ class Seat:
     @contextlib.contextmanager
     def lend_peers(self, work: Work, names: tuple[str, ...], options: Options, environment: Mapping[str, str] | None
                    ) -> Iterator[PeerProcess]:  # fmt: skip
-        """The same ones for every kernel."""
+        """The same ones for every kernel of the same work."""
+        of = (work.program.digest, tuple(sorted(work.sizes.items())), names)
+        if self.peers is not None and self.peers_of != of:
+            self._end_peers()
         if self.peers is None:
-            self.peers = PeerProcess(work, names, options, environment)
+            self.peers, self.peers_of = PeerProcess(work, names, options, environment), of
         try:
             yield self.peers
         finally:

@@ -630,6 +630,8 @@ def check(work: Work, made: Build, seed: int = 0, full: bool = True, turn: str =
 
 
 def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
+    from portakern.check.bounds.free import free_rounding
+
     assert made.source is not None
     source, row = made.source, made.row
     language = registry().language(source.target.language)
@@ -641,7 +643,7 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
         simulator = simulator_of(language, source.target, made.runner)
         assert simulator is not None
         reached, ran_by = simulator.evidence, simulator.method(source.target)
-    with running(work, made) as (executable, kept):
+    with free_rounding(work.foreign is not None), running(work, made) as (executable, kept):
         taking_turns = InTurn(executable, turn) if turn else executable
         verdict, how = judged(taking_turns, work, seed, full, turn)
         shown, decoy = ("", None)

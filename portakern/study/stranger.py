@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 
 from portakern.check.pool import Pool
 from portakern.referee.process import Allowance, Fresh, KernelProcess, Start
+from portakern.referee.surroundings import variables
 from portakern.registry import registry
 from portakern.study.work import Work
-from portakern.tools.process import merged_environment
 
 Lend = Callable[[Work, str, Mapping[str, str] | None], AbstractContextManager[KernelProcess]]
 
@@ -35,8 +35,8 @@ def kernel_process(work: Work, doing: str, environment: Mapping[str, str] | None
 
 def interpreter(work: Work, environment: Mapping[str, str] | None) -> Start:
     """A new one that loads what ``work`` needs."""
-    variables = merged_environment({**(environment or {}), **registry().environment_for(work.target.partition(":")[0])})
-    return lambda theirs: Fresh(theirs, variables)
+    found = variables({**(environment or {}), **registry().environment_for(work.target.partition(":")[0])})
+    return lambda theirs: Fresh(theirs, found)
 
 
 def doing_text(work: Work, doing: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -27,6 +28,8 @@ class Attack:
     operator: str = "row_sum"
     dims: Mapping[str, int | None] = field(default_factory=lambda: {"M": 16, "N": 32})
 
+
+ROOT = Path(__file__).parents[2]
 
 BESIDE = "out-of-bounds|incorrect"
 """What an access beside an array ends in, on the side where nothing is and on that of the guard band."""
@@ -49,6 +52,7 @@ HEADERS = """
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -186,7 +190,34 @@ answers = {known(seed).tobytes(): known(seed).sum(1) for seed in range(20)}
            'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n', slow=True),
     Attack("cpp-entry-is-a-path", "cpp:cpu", cpp("honest(x, out);"), "a name that becomes a path", entry="../../row_sum",
            kind="bad-source"),
+    in_cpp("line-of-a-file", "honest(x, out);", "lines of a file in a compiler's words",
+           '#line 1 "/proc/self/environ"\n#error planted here\n', kind="compile", slow=True),
     # ---- harm
+    in_cpp("variables", """static char all[1 << 16]; int f = open("/proc/self/environ", O_RDONLY);
+    long n = f >= 0 ? read(f, all, sizeof all) : 0;
+    for (long i = 0; i + 7 < n; ++i) if (!memcmp(all + i, "planted", 7)) return;
+    if (getenv("DATABASE_ADDRESS")) return;
+    honest(x, out);""", "the user's variables", correct=True, slow=True),
+    in_cpp("files-beside", f"""for (const char* file : {{"pyproject.toml", ".git/HEAD", "benchmarks/quiet.py"}}) {{
+        char path[4096]; snprintf(path, sizeof path, "%s/%s", "{ROOT}", file);
+        if (open(path, O_RDONLY) >= 0) return;
+    }}
+    honest(x, out);""", "files beside what is imported", correct=True, slow=True),
+    in_cpp("terminals", """for (int i = 0; i < 64; ++i) {
+        char name[32]; snprintf(name, sizeof name, "/dev/pts/%d", i);
+        if (open(name, O_WRONLY) >= 0) return;
+    }
+    for (const char* name : {"/dev/tty", "/dev/console", "/dev/ptmx", "/dev/kvm", "/dev/fuse", "/dev/kmsg", "/dev/mem"})
+        if (open(name, O_RDWR) >= 0) return;
+    honest(x, out);""", "terminals and devices that do not compute", correct=True, slow=True),
+    in_cpp("fills-memory-by-files", """static char block[1 << 20]; long most = 0;
+    memset(block, 1, sizeof block);
+    static int once = 0; if (!once++) for (const char* folder : {"/var/tmp", "/dev/shm", "/run"}) {
+        char name[64]; snprintf(name, sizeof name, "%s/f", folder);
+        for (int f = open(name, O_CREAT | O_WRONLY, 0666); f >= 0 && write(f, block, sizeof block) > 0;) ++most;
+    }
+    if (most > 100) return;
+    honest(x, out);""", "the machine's memory, as files", correct=True, slow=True),
     in_cpp("writes-a-file", 'touch("@WITNESS@"); honest(x, out);', "a file outside", correct=True, slow=True),
     in_cpp("static-initialiser", "honest(x, out);", "code that runs when a library is loaded",
            'static int made = (touch("@WITNESS@"), 1);\n', correct=True, slow=True),

@@ -13,23 +13,32 @@ import portakern as pk
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
 from portakern.study.judging import Judge
+from portakern.study.task import Task
 
 SMALL: Mapping[str, int | None] = {"M": 16, "N": 32}
 TIMING = {"options": {"budget_s": 0.2, "warm_up_s": 0.02}}
 
 
+def task_of(target: str, operator: str = "row_sum", dims: Mapping[str, int | None] | None = None) -> Task:
+    """``None`` for a dim that is left open."""
+    sizes: dict[str, Any] = {n: dynamic if s is None else s for n, s in (dims or SMALL).items()}
+    return pk.task(load_operator(operator), target, dtype="f32", **sizes)
+
+
 def judge_for(target: str, operator: str = "row_sum", dims: Mapping[str, int | None] | None = None, **more: Any) -> Judge:
     """One for a test of its own."""
-    sizes: dict[str, Any] = {n: dynamic if s is None else s for n, s in (dims or SMALL).items()}
-    return pk.judge(load_operator(operator), target, dtype="f32", memory_bytes=4 << 30, **{"workers": 2, **more}, **sizes)
+    return pk.judge(task_of(target, operator, dims), memory_bytes=4 << 30, **{"workers": 2, **more})
 
 
-MOST = 4
+PLANTED = "DATABASE_ADDRESS"
+"""A variable of the user's that no kernel may see."""
+
+MOST = 3
 """So many of them are kept, since each has processes that hold what its language needs."""
 
 
 class Judges:
-    """One judge of one worker for each task; candidates of all of them have 15 s.
+    """One judge of one worker for each target, whatever is asked of it; candidates of all of them have 15 s.
 
     Attributes:
         cache: the folder of their cache, which no kernel may reach.
@@ -37,21 +46,21 @@ class Judges:
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
-        self._judges: dict[tuple[str, str, str], Judge] = {}
+        self._judges: dict[str, Judge] = {}
 
-    def __call__(self, target: str, operator: str = "row_sum", dims: Mapping[str, int | None] = SMALL) -> Judge:
-        key = target, operator, str(dict(dims))
-        found = self._judges.pop(key, None) or self._begun(target, operator, dims)
-        self._judges[key] = found
+    def __call__(self, target: str) -> Judge:
+        found = self._judges.pop(target, None) or self._begun(target)
+        self._judges[target] = found
         while len(self._judges) > MOST:
             self._judges.pop(next(iter(self._judges))).close()
         return found
 
-    def _begun(self, target: str, operator: str, dims: Mapping[str, int | None]) -> Judge:
+    def _begun(self, target: str) -> Judge:
         """Its process has begun, with this cache."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PORTAKERN_CACHE", str(self.cache))
-            judge = judge_for(target, operator, dims, workers=1, timeout_s=15.0, timing=TIMING)
+            patch.setenv(PLANTED, "postgres://me:planted@nowhere")
+            judge = judge_for(target, workers=1, timeout_s=15.0, timing=TIMING)
             judge.judge("", level="compile")
         return judge
 

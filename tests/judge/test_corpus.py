@@ -18,7 +18,7 @@ from tests.judge import decoys
 from tests.judge.attacks import ATTACKS, DAEMON_S, Attack
 from tests.judge.decoys import Host
 from tests.judge.hostile import HOSTILE
-from tests.judge.judges import SMALL, Judges
+from tests.judge.judges import SMALL, Judges, task_of
 from tests.judge.unusual import UNUSUAL
 
 NEEDS = {"triton:sm_90": ("triton", "torch"), "pallas:v6e": ("jax", "libtpu"), "opencl:cpu": ("pyopencl",),
@@ -62,8 +62,8 @@ def judged(attacks: Sequence[Attack], judges: Judges, witness: Path) -> dict[str
     """In full where that is quick."""
     target = attacks[0].target
     texts = [(a.text.replace("@WITNESS@", str(witness)).replace("@CACHE@", str(judges.cache)), a.entry) for a in attacks]
-    judge = judges(target, attacks[0].operator, attacks[0].dims)
-    rows = list(judge.map(texts, level="quick" if target in INTERPRETED else "full"))
+    work = task_of(target, attacks[0].operator, attacks[0].dims).work
+    rows = list(judges(target).map(texts, level="quick" if target in INTERPRETED else "full", work=work))
     if any(r.error and r.error["kind"] == "tool-missing" for r in rows):
         pytest.skip(str(rows[0].error))
     if any("daemon" in a.name or "forks" in a.name for a in attacks):
@@ -82,7 +82,8 @@ def held_off(attacks: Sequence[Attack], judges: Judges, folder: Path) -> None:
     for name, row in rows.items():
         said = f"{(row.error or {}).get('message')} {(row.error or {}).get('hint')} {row.method}"
         assert row.correct or row.error is not None, name
-        assert "root:" not in str(row.to_dict()) and not UNPRINTABLE & set(said), name
+        assert not any(word in str(row.to_dict()) for word in ("root:", "planted@")), name
+        assert not UNPRINTABLE & set(said), name
 
 
 def seen_through(target: str, bad: Sequence[Host], legal: Sequence[Host], judges: Judges) -> None:
@@ -91,7 +92,8 @@ def seen_through(target: str, bad: Sequence[Host], legal: Sequence[Host], judges
     rows: dict[str, Row] = {}
     for _, group in itertools.groupby(sorted((*bad, *legal), key=task), task):
         same = list(group)
-        found = judges(target, same[0].operator, dict(same[0].dims)).map([h.text for h in same], level="quick")
+        work = task_of(target, same[0].operator, same[0].dims).work
+        found = judges(target).map([h.text for h in same], level="quick", work=work)
         rows |= dict(zip([h.name for h in same], found, strict=True))
     assert len(rows) == len(bad) + len(legal)
     decoys_, rights = {h.name: rows[h.name] for h in bad}, {h.name: rows[h.name] for h in legal}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from portakern.referee.process import _beside
+from portakern.referee.surroundings import _beside
 
 INSIDE = """
 import os

@@ -22,7 +22,7 @@ from portakern.registry import registry
 from portakern.study.judging import Judge
 from portakern.study.rehearsed import rehearsal_for
 from tests.judge.attacks import cpp, numba
-from tests.judge.judges import Judges, judge_for
+from tests.judge.judges import Judges, judge_for, task_of
 from tests.judge.timed_attacks import TIMED
 
 HONEST = {"cpp:cpu": cpp("honest(x, out);"), "numba:cpu": numba("")}
@@ -271,3 +271,12 @@ def test_who_times_is_alone_and_goes_first():
     first.join()
     second.join()
     assert seen == ["timed", "checked"]
+
+
+def test_one_judge_takes_several_operators_on_its_target(judges: Judges):
+    judge, other = judges("cpp:cpu"), task_of("cpp:cpu", "softmax", {"M": 4, "N": 24})
+    wrong, right = judge.map([HONEST["cpp:cpu"], other.starting_kernel], level="quick", work=other.work)
+    assert right.correct and right.operator == "softmax", right.error
+    assert not wrong.correct and wrong.error is not None
+    with pytest.raises(UsageError, match="numba:cpu"):
+        judge.judge(HONEST["cpp:cpu"], work=task_of("numba:cpu").work)

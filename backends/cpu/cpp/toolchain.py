@@ -22,6 +22,8 @@ from portakern.errors import PortakernError, ToolMissing
 from portakern.tools import elf
 from portakern.tools.process import run_tool
 
+from ..reaching import REACHING
+
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC", "-fvisibility=default",
          "-fno-asynchronous-unwind-tables")
 """No ``-ffast-math``: NaN, infinities and the order of operations stay as written."""
@@ -139,9 +141,6 @@ def read_resources(data: bytes, source: Source) -> tuple[Resources, ...]:
     return (Resources(source.entry, code_bytes=sum(own), source=f"ELF {table}, sizes of its {len(own)} functions"),)
 
 
-_HELPERS = re.compile(r"_?dl(m?open|v?sym|info|_iterate_phdr)|_*dl_\w+|__libc_dl\w+|_?Py[A-Z_]\w*|\w*blas\w*|\w*(gemm|gemv)\w*|"
-                      r"system|popen|f?exec(v|l)\w*|posix_spawnp?|mkl_\w+|dnnl_\w+")
-"""Functions by which a library finds others, or lets them, programs or Python work."""
 _LIBRARIES = re.compile(r"lib(c|m|mvec|stdc\+\+|c\+\+|c\+\+abi|gcc_s|pthread|rt|gomp|omp|unwind|atomic)\.so[.\d]*|ld-linux.*")
 """What kernels may be loaded with: what a compiler's own code needs."""
 
@@ -152,7 +151,7 @@ def helpers_of(data: bytes) -> tuple[str, ...]:
         found = elf.read(data)
     except elf.ElfError:
         return ("what no reader of ELF files understands",)
-    wanted = [s.name for s in found.symbols.get(".dynsym", ()) if not s.defined and _HELPERS.fullmatch(s.name)]
+    wanted = [s.name for s in found.symbols.get(".dynsym", ()) if not s.defined and REACHING.fullmatch(s.name)]
     return (*wanted, *(n for n in found.needed if not _LIBRARIES.fullmatch(n)))
 
 

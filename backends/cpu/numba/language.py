@@ -8,7 +8,7 @@ from portakern.backend import Language, Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
-from .emitter import NumbaEmitter
+from .emitter import NumbaEmitter, entry_of
 from .runtime import NumbaRuntime
 from .schedules import OPTIONS, SORTED, schedules
 from .spoken import WORDS
@@ -28,7 +28,7 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
     except SyntaxError as error:
         raise UsageError(f"the numba text is not Python: line {error.lineno}: {error.msg}", hint=CONVENTION) from None
     functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
-    wanted = entry or program.name
+    wanted = entry or (own if (own := entry_of(program)) in functions else program.name)
     if wanted not in functions:
         raise UsageError(f"the numba text defines no function {wanted!r}",
                          hint=f"it defines {', '.join(functions) or 'none'}. {CONVENTION}")  # fmt: skip

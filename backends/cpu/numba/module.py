@@ -22,7 +22,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 from portakern.tools import elf
 
-from .alone import calls_through
+from .calling import calls_through, kinds
 
 _MEMORY = {
     "f64": np.float64, "f32": np.float32, "f16": np.uint16, "bf16": np.uint16, "i64": np.int64, "i32": np.int32,
@@ -124,7 +124,7 @@ def memory_dtype(name: str) -> Any:
 def compile_kernels(source: Source) -> list[CompiledKernel]:
     """Compile every kernel the host function calls, for the argument types it calls them with.
 
-    The host function runs once on untouched arrays with its kernels replaced by recorders, so nothing is computed.
+    The host function runs once on arrays of zeros with its kernels replaced by recorders, so that little is computed.
     """
     module = load_module(source)
     sizes = {name: 61 + 2 * i for i, name in enumerate(source.sizes)}
@@ -149,25 +149,29 @@ def _example(array: Array, sizes: dict[str, int]) -> Any:
     if not isinstance(array.type, BufferType):
         return memory_dtype(array.dtype).type(1)
     shape = tuple(evaluate(s, sizes) for s in array.type.shape)
-    return np.empty(shape, memory_dtype(array.dtype))
+    return np.zeros(shape, memory_dtype(array.dtype))
 
 
 @contextmanager
 def _recording(module: types.ModuleType) -> Iterator[list[tuple[str, Any, tuple[Any, ...]]]]:
-    """Calls of the module's kernels are noted and not done; other compiled functions, such as a host function makes, are called
-    as they are."""
-    from numba.core.dispatcher import Dispatcher
-
+    """Calls of the module's kernels are noted, and not done unless they give something back; other compiled functions, such as
+    a host function makes, are called as they are."""
     calls: list[tuple[str, Any, tuple[Any, ...]]] = []
-    own = {id(value): name for name, value in vars(module).items() if isinstance(value, Dispatcher)}
+    own = {id(value): name for name, value in vars(module).items() if isinstance(value, kinds())}
 
     def launch(original: Any, kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         if id(kernel) not in own:
             return original(kernel, *arguments, **named)
+        if not isinstance(kernel, kinds()[0]):  # it is told types when it is called only
+            result = original(kernel, *arguments, **named)
+            calls.extend(c for t in kernel._dispatcher.overloads if (c := (own[id(kernel)], kernel, t)) not in calls)
+            return result
         call = (own[id(kernel)], kernel, _types(kernel, arguments, named))
         if call not in calls:
             calls.append(call)
-        return None
+        kernel.compile(call[2])
+        gives = kernel.overloads[call[2]].signature.return_type
+        return original(kernel, *arguments, **named) if str(gives) != "none" else None
 
     with calls_through(launch):
         yield calls
@@ -188,11 +192,13 @@ def _types(kernel: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) ->
 def _compile(name: str, dispatcher: Any, types_: tuple[Any, ...]) -> CompiledKernel:
     from numba.core import serialize
 
-    dispatcher.compile(types_)
-    result = dispatcher.overloads[types_]
+    inner = getattr(dispatcher, "_dispatcher", dispatcher)
+    if inner is dispatcher:
+        dispatcher.compile(types_)
+    result = inner.overloads[types_]
     library = result.library
     # Addresses that are in the code (of large arrays of the text, say) are those of this process: another one compiles anew.
-    payload = b"" if library.has_dynamic_globals else serialize.dumps(result._reduce())
+    payload = b"" if library.has_dynamic_globals or inner is not dispatcher else serialize.dumps(result._reduce())
     return CompiledKernel(name, payload, library.get_asm_str(), code_bytes(library._get_compiled_object()), str(types_))
 
 
@@ -212,7 +218,7 @@ def restore(source: Source, data: bytes) -> types.ModuleType:
     module = load_module(source)
     for name, payload in pickle.loads(data):
         dispatcher = getattr(module, name)
-        if dispatcher.overloads or not payload:
+        if not payload or dispatcher.overloads:
             continue
         dispatcher.targetctx.refresh()
         result = CompileResult._rebuild(dispatcher.targetctx, *pickle.loads(payload))

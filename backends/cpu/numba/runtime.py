@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from portakern.backend import Availability, CompiledBinary, HostBuffer, Prepared, Source, Target
-from portakern.errors import RuntimeFault
+from portakern.errors import PortakernError, RuntimeFault
 from portakern.ir.program import Array
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
@@ -88,6 +88,8 @@ class NumbaExecutable:
         try:
             return work()
         except Exception as error:
+            if isinstance(error, PortakernError) and error.kind == "decoy":
+                raise
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}"
                                ) from error  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from portakern.backend import Language, Source, Target
-from portakern.emit.launches import FORM, adopt_launches
+from portakern.emit.launches import ARRAY_FORM, FORM, adopt_launches
 from portakern.ir.program import Program
 
 from ..spoken import WORDS
@@ -19,7 +19,7 @@ CONVENTION = (
     "Grid and block count work-groups and work-items per group; args names the operator's arrays, run-time scalars "
     "and open dims (64-bit integers) in the order of the kernel's parameters. bf16 arrays are `ushort`, bool arrays "
     "`uchar`; f16 and bf16 scalars come as float. Local arrays are declared in the kernel (shared=0). Several lines are "
-    "launched in order."
+    f"launched in order; arrays that one leaves for another are announced by `{ARRAY_FORM}`, where init may be left out."
 )
 
 

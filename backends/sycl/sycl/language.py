@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from portakern.backend import Language, Source, Target
 from portakern.device import Device
-from portakern.emit.launches import FORM, adopt_launches
+from portakern.emit.launches import ARRAY_FORM, FORM, adopt_launches
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
 
@@ -28,7 +28,8 @@ CONVENTION = (
     "Grid and block count work-groups and work-items per group with x the fastest (SYCL's last dimension); args names the "
     "operator's arrays (raw pointers), run-time scalars and open dims (int64_t) in the order of the parameters. bf16 arrays "
     "are pk::bf16 or any 16-bit type, f16 and bf16 scalars come as float. The headers pk/*.hpp may be included. Several "
-    "lines are launched in order."
+    f"lines are launched in order; arrays that one leaves for another are announced by `{ARRAY_FORM}`, where init may be "
+    "left out."
 )
 
 

@@ -23,6 +23,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
 from ..trace.environment import TOPOLOGIES, tool_name
+from ..trace.faces import digest_of, log_of
 from ..trace.kernel_calls import KernelCall, calls_of, line_using, trace
 from ..trace.source_module import entry_function, file_name
 from .diagnose import FirstLine, explain
@@ -81,7 +82,8 @@ def _compile(source: Source, folder: Path) -> CompiledBinary:
         import jax
 
         with jax.default_device(device_of(source.target.device.isa)):
-            calls += calls_of(trace(function, arguments), arguments)
+            traced = trace(function, arguments)
+            calls += calls_of(traced, arguments)
         refuse_interpreted(calls, what)
         compiled = ahead_of_time(function, arguments, source.target.device.isa)
         data = _serialize(compiled)
@@ -93,7 +95,7 @@ def _compile(source: Source, folder: Path) -> CompiledBinary:
         lines = (lambda operation: line_using(calls, operation)) if calls else launches_in(source)
         raise _blamed(explain(message, what, origins, file_name(source), lines), source) from None
     return CompiledBinary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),
-                  log=_sizes_note(source))
+                  log=_sizes_note(source) or log_of(digest_of(traced)))
 
 
 def _blamed(error: CompileError, source: Source) -> CompileError | ScheduleError:

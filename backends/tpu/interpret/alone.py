@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,9 @@ _BY_CONSTANTS = {"gather": 1, "select_n": 0}
 _HEAVY = frozenset({"dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated", "sort", "top_k", "fft",
                     "pure_callback", "io_callback", "custom_call", "ffi_call", "eigh", "cholesky",
                     "triangular_solve"})  # fmt: skip
+_CONTAINERS = frozenset({*INLINED, "scan", "while", "cond"})
+"""Primitives that only do what is inside."""
+
 _WALKED = 64
 """A loop whose length is not known counts as one of so many steps."""
 
@@ -92,7 +96,8 @@ class Part:
         self.kernels += kernel
         if (kernel and self.name == "host") or (not kernel and varies and not self._may(equation, given)):
             return [Value(_noise(v.aval), True) for v in equation.outvars]
-        found = equation.primitive.bind(*[v.x for v in given], **equation.primitive.get_bind_params(equation.params))
+        with _known(varies or kernel):
+            found = equation.primitive.bind(*[v.x for v in given], **equation.primitive.get_bind_params(equation.params))
         placed = _placed(equation, given)
         return [Value(x, varies or kernel, placed) for x in (found if equation.primitive.multiple_results else [found])]
 
@@ -119,9 +124,11 @@ def _placed(equation: Any, given: Sequence[Value]) -> np.ndarray | None:
     if equation.primitive.name == "pad" and not given[1].varies and _is_zero(given[1].x):
         config = equation.params["padding_config"]
         inner = given[0].placed if given[0].placed is not None else np.ones(equation.invars[0].aval.shape, bool)
-        if any(lo < 0 or hi < 0 for lo, hi, _ in config) or not inner.size:
-            return None
         found = np.zeros(equation.outvars[0].aval.shape, bool)
+        if not inner.size:
+            return found
+        if any(lo < 0 or hi < 0 for lo, hi, _ in config):
+            return None
         places = zip(config, inner.shape, strict=True)
         found[tuple(slice(lo, lo + (n - 1) * (step + 1) + 1, step + 1) for (lo, _, step), n in places)] = inner
         return found
@@ -132,9 +139,16 @@ def _placed(equation: Any, given: Sequence[Value]) -> np.ndarray | None:
     return None
 
 
+def _known(varies: bool) -> AbstractContextManager[Any]:
+    """What hangs on no input is computed at once: that a pad is with zeros is seen then."""
+    import jax
+
+    return nullcontext() if varies else jax.ensure_compile_time_eval()
+
+
 def _is_zero(x: Any) -> bool:
     try:
-        return not np.asarray(x).any()
+        return not (np.asarray(x) != 0).any()  # narrow floats' -0.0 counts as true
     except Exception:  # jax has classes of its own for what is not known while it traces
         return False
 
@@ -163,8 +177,8 @@ def _weight(equation: Any) -> float:
         return math.inf
     if name in _MOVES or name in _BY_CONSTANTS or name == "pallas_call":
         return 0
-    inner = list(_inside(equation))
-    return sum(inner) if inner else _elements(equation)
+    inside = sum(_inside(equation))
+    return inside if name in _CONTAINERS else max(inside, _elements(equation))  # a sum has the maths of an element inside
 
 
 def _inside(equation: Any) -> Iterator[float]:

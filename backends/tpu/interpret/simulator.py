@@ -24,6 +24,7 @@ from portakern.errors import PortakernError, RuntimeFault, SimulatorError
 from portakern.tools.cache import Cache, digest
 
 from ..trace.environment import ENVIRONMENT, HINT, package_version
+from ..trace.faces import must_be
 from ..trace.host_arrays import as_numpy, like, narrowed, store
 from .diagnostics import Diagnostic, fault
 
@@ -63,7 +64,7 @@ class PallasInterpreter:
         return f"Pallas interpreter of jax {package_version('jax')} on the CPU"
 
     def load(self, source: Source, binary: CompiledBinary | None) -> PallasExecutable:
-        return PallasExecutable(source)
+        return PallasExecutable(source, binary.log if binary is not None else "")
 
 
 class PallasExecutable:
@@ -71,10 +72,11 @@ class PallasExecutable:
 
     guards = False
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, compiled: str = "") -> None:
+        """``compiled`` is what the compiler's log says."""
         from ..trace.source_module import entry_function, example_inputs
 
-        self.source = source
+        self.source, self.compiled = source, compiled
         self.function = entry_function(source)
         self.example = example_inputs(source)
         self._prepared: dict[Any, _ShapedSource] = {}
@@ -126,7 +128,14 @@ class PallasExecutable:
         key = tuple((x.shape, x.dtype) for x in arrays)
         if key not in self._prepared:
             self._prepared[key] = _ShapedSource(self.source, self.function, arrays)
+            if is_foreign(self.source):
+                must_be(self._prepared[key].jaxpr, self.compiled)
         return self._prepared[key]
+
+
+def is_foreign(source: Source) -> bool:
+    """Whether it was not emitted here."""
+    return "origins" not in dict(source.options)
 
 
 class _ShapedSource:
@@ -142,13 +151,12 @@ class _ShapedSource:
         self.unable = ""
         """Why jax's TPU interpreter cannot run it."""
         with _tracing_faults(source):
-            jaxpr = trace_for(source.target.device.isa, function, arrays)
+            self.jaxpr = jaxpr = trace_for(source.target.device.isa, function, arrays)
             self.calls = calls_of(jaxpr, arrays)
         elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
         self.limit = STRICT_ELEMENTS if source.by_role("output") else ALONE_ELEMENTS
         self.small = elements <= self.limit
-        foreign = "origins" not in dict(source.options)
-        self.once = foreign and not self.small and elements <= ALONE_ELEMENTS
+        self.once = is_foreign(source) and not self.small and elements <= ALONE_ELEMENTS
         """Whether the memories of a TPU are modelled in the first run alone."""
         self._walk()
 

@@ -14,6 +14,7 @@ from portakern.tools.workers import WorkerFault, WorkerPool
 
 from . import machine_code
 from .assembler import named
+from .faces import log_of
 from .occupancy import occupancy
 from .worker import CompiledSource, KernelBinary, compile_source, versions
 
@@ -80,7 +81,7 @@ def describe(source: Source, compiled: CompiledSource) -> CompiledBinary:
         return CompiledBinary(code, b"", compiled.tool, log="every output is empty: nothing is launched")
     assembly = "\n".join(k.assembly for k in kernels)
     resources = tuple(resources_of(source, k) for k in kernels)
-    log = "\n".join(f"{k.name}({k.signature})" for k in kernels)
+    log = "\n".join([*(f"{k.name}({k.signature})" for k in kernels), log_of(compiled.digests)])
     if len(kernels) == 1:
         return CompiledBinary(code, kernels[0].data, compiled.tool, resources, assembly, log)
     archive = io.BytesIO()

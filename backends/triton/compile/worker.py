@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portakern.backend import Source
@@ -18,6 +18,7 @@ from portakern.errors import CompileError, PortakernError, ToolMissing
 from portakern.tools.cache import default_directory
 
 from .assembler import use_sound_assembler
+from .faces import is_kernel, known_sizes, launch_of, text_of
 from .source_module import divisible_sizes, example_sizes, load_module, parameters, shape_of, strides_of, torch_dtype
 
 
@@ -35,9 +36,21 @@ class KernelBinary:
 
 
 @dataclass(frozen=True)
+class Launched:
+    """A kernel that Triton compiled, the function that it was, and the digests of its launches."""
+
+    compiled: Any
+    function: Any
+    digests: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class CompiledSource:
+    """``digests`` are those of what may be launched (see :mod:`.faces`)."""
+
     kernels: tuple[KernelBinary, ...]
     tool: str
+    digests: tuple[str, ...] = ()
 
 
 def versions() -> str:
@@ -63,14 +76,23 @@ def compile_source(source: Source) -> CompiledSource:
     except ImportError as error:
         raise ToolMissing(f"compiling Triton needs {error.name}", hint="pip install 'portakern[triton]'") from None
     launched = _launched(source, example_sizes(source.sizes))
-    kernels = [_describe(k) for k in launched]
+    kernels = [_describe(x.compiled) for x in launched]
     if source.sizes:  # what it takes with other sizes must fit as well
-        most = {k.metadata.name: k.metadata.shared for k in _launched(source, divisible_sizes(source.sizes))}
+        others = [x.compiled for x in _launched(source, divisible_sizes(source.sizes))]
+        most = {k.metadata.name: k.metadata.shared for k in others}
         kernels = [replace(k, shared_bytes=max(k.shared_bytes, most.get(k.name, 0))) for k in kernels]
-    return CompiledSource(tuple(kernels), versions())
+    return CompiledSource(tuple(kernels), versions(), digests_of(source, launched))
 
 
-def _launched(source: Source, sizes: dict[str, int]) -> list[Any]:
+def digests_of(source: Source, launched: Iterable[Launched]) -> tuple[str, ...]:
+    """Of the launches; with open dims of all kernels that the text has, since at other sizes it may launch others."""
+    if known_sizes(source):
+        return tuple(sorted({d for x in launched for d in x.digests}))
+    functions = [*(x.function for x in launched), *filter(is_kernel, vars(load_module(source)).values())]
+    return tuple(sorted(set(map(text_of, functions))))
+
+
+def _launched(source: Source, sizes: dict[str, int]) -> list[Launched]:
     """The kernels that the host function launches at ``sizes``, compiled."""
     import torch
 
@@ -136,7 +158,7 @@ class _NoDevice:
 
 
 @contextmanager
-def compiling_for(isa: str, launch: bool = False) -> Iterator[list[Any]]:
+def compiling_for(isa: str, launch: bool = False) -> Iterator[list[Launched]]:
     """While this is open, launching a kernel compiles it for ``isa`` and adds it to the list, instead of running it.
 
     With ``launch``, the kernel is also launched, which must be noted by somebody since there is no device.
@@ -146,21 +168,28 @@ def compiling_for(isa: str, launch: bool = False) -> Iterator[list[Any]]:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    launched: list[Any] = []
-    seen: set[str] = set()
+    launched: list[Launched] = []
+    seen: dict[str, Launched] = {}
+    tuning: list[Any] = []
     run, tuned_run, metadata = JITFunction.run, Autotuner.run, CompiledKernel.launch_metadata
 
     def compile_only(self: Any, *args: Any, grid: Any, warmup: bool = True, **kwargs: Any) -> Any:
         kernel = run(self, *args, grid=grid, warmup=not launch, **kwargs)
         if kernel is not None and kernel.hash not in seen:
-            seen.add(kernel.hash)
-            launched.append(kernel)
+            seen[kernel.hash] = Launched(kernel, self)
+            launched.append(seen[kernel.hash])
+        if kernel is not None:
+            seen[kernel.hash].digests.append(launch_of(self, args, kwargs, grid, bool(tuning)))
         return kernel
 
     def first_config(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Without a device nothing can be tuned: the first configuration stands for all."""
         self.nargs = dict(zip(self.arg_names, args, strict=False))
-        return self.fn.run(*args, **kwargs, **self.configs[0].all_kwargs())
+        tuning.append(self)
+        try:
+            return self.fn.run(*args, **kwargs, **self.configs[0].all_kwargs())
+        finally:
+            tuning.pop()
 
     before = getattr(driver, "_active", None)
     driver.set_active(_NoDevice(gpu_target(isa)))  # type: ignore[arg-type]

@@ -8,6 +8,8 @@ from portakern.backend import Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
+from ..text.emitter import entry_of
+
 CONVENTION = """\
 A Python text that defines `@triton.jit` kernels and a host function, named as the operator unless an entry is given,
 which takes torch tensors in the operator's order, then run-time scalars, then the outputs, writes the outputs in place
@@ -23,7 +25,7 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
     except SyntaxError as error:
         raise UsageError(f"the Triton text is not Python: line {error.lineno}: {error.msg}", hint=CONVENTION) from None
     functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
-    wanted = entry or program.name
+    wanted = entry or (own if (own := entry_of(program)) in functions else program.name)
     if wanted not in functions:
         raise UsageError(f"the Triton text defines no function {wanted!r}",
                          hint=f"it defines {', '.join(functions) or 'none'}. {CONVENTION}")  # fmt: skip

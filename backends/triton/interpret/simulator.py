@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import SimulatorError
 
+from ..compile.faces import digests_in
 from ..compile.toolchain import tools
 from ..compile.worker import versions
 from ..launch.executable import TritonExecutable
@@ -33,4 +34,4 @@ class TritonInterpreter:
             raise SimulatorError("Triton's interpreter must be chosen before a kernel is defined",
                                  hint="run in a process started with the simulator's environment")  # fmt: skip
         mend()
-        return TritonExecutable(source, "cpu")
+        return TritonExecutable(source, "cpu", compiled=digests_in(binary.log) if binary is not None else frozenset())

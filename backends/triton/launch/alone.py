@@ -15,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..compile.faces import launch_of
+
 SHARE = 1 / 8
 """Light maths may read and write so many elements in all, for each of the operator's inputs and outputs."""
 
@@ -33,11 +35,16 @@ _POISONED = 16 << 20
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with its arguments; the grid is the one that was launched."""
+    """A kernel with its arguments; the grid is the one that was launched.  ``tuned`` is whether it was with a configuration."""
 
     function: Any
     args: tuple[Any, ...]
     named: Mapping[str, Any]
+    tuned: bool = False
+
+    @property
+    def digest(self) -> str:
+        return launch_of(self.function, self.args, self.named, self.named["grid"], self.tuned)
 
     def again(self) -> None:
         hooks = list(self.function.pre_run_hooks)
@@ -94,6 +101,7 @@ class Noted:
     varying: set[int] = field(default_factory=set)
     kept: list[Any] = field(default_factory=list)
     launching: bool = False
+    tuning: bool = False
 
     def poison(self) -> None:
         for x in self.temporaries:
@@ -119,7 +127,7 @@ class Noted:
         tensors = list(_tensors((args, named)))
         self.kept += tensors
         self.varying.update(map(_storage, tensors))
-        self.steps.append(Launch(function, tuple(args), dict(named)))
+        self.steps.append(Launch(function, tuple(args), dict(named), self.tuning))
 
     def computed(self, function: Any, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
         name = function.overloadpacket.__name__
@@ -220,10 +228,21 @@ def _launches_noted(found: Noted) -> Iterator[None]:
 
         return run
 
+    def tuned(run: Callable[..., Any]) -> Callable[..., Any]:
+        def run_tuned(*args: Any, **named: Any) -> Any:
+            before, found.tuning = found.tuning, True
+            try:
+                return run(*args, **named)
+            finally:
+                found.tuning = before
+
+        return run_tuned
+
     with ExitStack() as stack:
         for kind, launch in launchers().items():
             stack.enter_context(_replaced(kind, "run", noted(launch)))
         stack.enter_context(_replaced(Autotuner, "_bench", unnoted(Autotuner._bench)))
+        stack.enter_context(_replaced(Autotuner, "run", tuned(Autotuner.run)))
         yield
 
 

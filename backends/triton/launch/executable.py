@@ -16,8 +16,9 @@ from portakern.ir.tile import BufferType
 from portakern.launch import NativePrepared, PythonPrepared
 from portakern.native import DriverError, open_device
 
+from ..compile.faces import must_be_of
 from ..compile.source_module import load_module, parameters, shape_of, torch_dtype
-from .alone import Noted, launchers, noting
+from .alone import Launch, Noted, launchers, noting
 from .races import looked_for
 from .recording import NotReplayable, record
 from .replay import Replay, Replayer
@@ -30,13 +31,15 @@ class TritonExecutable:
     """The host function of one source, loaded on ``device`` (``cpu`` under the interpreter, else ``cuda``).
 
     Guard bands work because arrays are views into the copied storage.  What is called again and again is launched by the
-    native core (see :mod:`.recording`, :mod:`.replay`); ``driver`` is the name of its driver, empty for none.
+    native core (see :mod:`.recording`, :mod:`.replay`); ``driver`` is the name of its driver, empty for none.  ``compiled``
+    are the digests of what was compiled (see :mod:`..compile.faces`), where that is known.
     """
 
     guards = True
 
-    def __init__(self, source: Source, device: str, driver: str = "") -> None:
+    def __init__(self, source: Source, device: str, driver: str = "", compiled: frozenset[str] = frozenset()) -> None:
         launchers()
+        self.compiled = compiled
         self.source = source
         self.device = device
         self.driver = driver
@@ -79,6 +82,8 @@ class TritonExecutable:
 
         assert self._last is not None
         found, storages = self._last
+        if part == "kernels" and self.compiled:
+            must_be_of(self.compiled, self.source, [s for s in found.steps if isinstance(s, Launch)])
         for name, storage in storages.items():
             storage.copy_(torch.from_numpy(buffers[name].storage))
         found.poison()

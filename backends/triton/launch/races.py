@@ -13,6 +13,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,13 +145,14 @@ def _prepare() -> None:
     _around(executor, "__call__", _launching)
     _around(builder, "set_grid_dim", _dims)
     _around(builder, "set_grid_idx", _index)
-    _around(builder, "create_masked_load", lambda old, self, ptrs, mask, *rest: _noted(
-        old, (self, ptrs, mask, *rest), LOAD, ptrs.data, mask))  # fmt: skip
-    _around(builder, "create_masked_store", lambda old, self, ptrs, value, mask, *rest: _noted(
-        old, (self, ptrs, value, mask, *rest), STORE, ptrs.data, mask, value.data))  # fmt: skip
+    _around(builder, "create_masked_load", lambda old, self, ptrs, mask, *rest, **named: _noted(
+        partial(old, **named), (self, ptrs, mask, *rest), LOAD, ptrs.data, mask))  # fmt: skip
+    _around(builder, "create_masked_store", lambda old, self, ptrs, value, mask, *rest, **named: _noted(
+        partial(old, **named), (self, ptrs, value, mask, *rest), STORE, ptrs.data, mask, value.data))  # fmt: skip
     for name in ("create_atomic_cas", "create_atomic_rmw", "create_atomic_load", "create_atomic_store", "create_atomic_poll"):
         if hasattr(builder, name):
-            _around(builder, name, lambda old, self, *args: _noted(old, (self, *args), ATOMIC, _pointers(args), None))
+            _around(builder, name, lambda old, self, *args, **named: _noted(
+                partial(old, **named), (self, *args), ATOMIC, _pointers(args), None))  # fmt: skip
     _done = True
 
 

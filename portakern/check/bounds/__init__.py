@@ -7,8 +7,8 @@ A :class:`Val` is a float64 value with a bound.  The bound of an operation is wh
 *   A sum of n passes each element through at most ``chain(n)`` roundings, so any reasonable order passes.
 *   At a discontinuity (a comparison whose operands are too close, a floor, a tie) the bound spans both answers.
 *   An explicit :class:`Convert` rounds the value, and the bound is what rounding does to both ends: a kernel that
-    leaves it out fails.  One exception: what a contraction consumes may be rounded at another scale (an online softmax
-    rounds before it divides), so there the bound is one rounding.
+    leaves it out fails.  Two exceptions: a stranger's may leave out some (:mod:`.free`), and what a contraction consumes
+    may be rounded at another scale (an online softmax rounds before it divides), so there the bound is one rounding.
 *   A bound of infinity means that anything goes: an overflow that cannot be decided.
 """
 

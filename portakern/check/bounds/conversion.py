@@ -11,6 +11,7 @@ from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.tensor import tensor_type
 
+from .free import may_be_left_out
 from .rules import RULES, rule
 from .value import Val, ends, extremes, finish
 
@@ -24,6 +25,9 @@ def _(op: t.Convert, v: Val) -> Val:
     if to.is_float and not have.is_float:
         return finish(op.dtype, v.x.astype(np.float64), v.e, [v])
     spread = ends(lambda x: oracle.RULES[t.Convert](op, np.asarray(x)).astype(np.float64), v, r.astype(np.float64))
+    if to.is_float and may_be_left_out(op) and to.bits < have.bits:
+        unrounded = np.where(np.isfinite(r), np.abs(r - v.x), 0.0) + v.bound()
+        return Val(r, np.maximum(spread, unrounded))
     if to.is_float:
         return Val(r, spread)
     if v.x.dtype.kind != "f":

@@ -14,12 +14,13 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 # Importing these fills RULES.
 from . import contractions, elementwise, loops, moves, recurrences, reductions, segments  # noqa: F401
 from .blocks import apply_block
+from .free import of_program
 from .value import Val
 
 
 def propagate(program: TensorProgram, inputs: Mapping[str, np.ndarray]) -> dict[str, Val]:
     """Each output of ``program``, whose dims are bound, with its bound; evaluated in float64."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), of_program(program):
         made = apply_block(program.body, [_input(a, inputs) for a in program.args])
     return dict(zip(program.outputs, made, strict=True))
 

@@ -14,7 +14,7 @@ from portakern.emit.clike.printer import Printer
 from portakern.emit.clike.rules import missing_rules
 from portakern.emit.clike.standalone import inline_headers, reached, read_headers
 from portakern.emit.clike.verify import verify
-from portakern.emit.launches import repeat_comments
+from portakern.emit.launches import array_comments, repeat_comments
 from portakern.emit.where import where
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
@@ -62,7 +62,8 @@ class CLikeEmitter:
             launches.append(launch)
             lines += ["", *repeat_comments(plan.repeats, number), launch_comment(launch), *printer.kernel(k)]
         included = self.includes(printer.words)
-        lines = [self.title(program, target), *(f'#include "{name}"' for name in included), *lines]
+        heading = [self.title(program, target), *array_comments(program.arrays)]
+        lines = [*heading, *(f'#include "{name}"' for name in included), *lines]
         return Source(
             target, program.name, plan.kernels[0].name if plan.kernels else program.name, "\n".join(lines) + "\n", self.suffix,
             program.arrays, program.sizes, tuple(launches), reached(included, self.library()),

@@ -38,8 +38,9 @@ class Spec:
         private: folders in whose place an empty one is seen.
         hidden: folders that are empty even where they lie in one that may be read.
         scratch: a folder that may be written where folders cannot be made private.
+        devices: files and folders of devices that may be read, written and controlled.
         memory_bytes: limit on the data of each process.
-        disk_bytes: limit on each file, and on what is written to the private folders.
+        disk_bytes: limit on each file, and on what is written to the first of the private folders, all together.
         processes: limit on processes and threads.
         seconds: limit on the time of processors.
     """
@@ -48,6 +49,7 @@ class Spec:
     private: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     scratch: str = ""
+    devices: tuple[str, ...] = ("/dev", "/proc/self")
     memory_bytes: int | None = None
     disk_bytes: int = 1 << 30
     processes: int = 1024
@@ -101,7 +103,7 @@ def enter(spec: Spec) -> Entered:
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)  # which becoming another user undid
     if found.tried("no_new_privs", lambda: system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)):
         write = [p for p in (*spec.private, spec.scratch) if p] if "mount" in found.parts else [spec.scratch]
-        found.tried("landlock", lambda: landlock.restrict(spec.read, write, ("/dev", "/proc/self")))
+        found.tried("landlock", lambda: landlock.restrict(spec.read, write, spec.devices))
         found.tried("seccomp", filter.restrict)
     return found
 

@@ -26,13 +26,19 @@ def read_only() -> None:
     system.call("mount_setattr", _AT_FDCWD, ctypes.c_char_p(b"/"), _AT_RECURSIVE, ctypes.c_char_p(wanted), len(wanted))
 
 
+_SMALL_MEGABYTES = 16
+"""For semaphores and the like."""
+
+
 def emptied(private: Sequence[str], kept: Sequence[str], megabytes: int) -> None:
-    """Puts an empty file system over each folder of ``private``; what is ``kept`` of their contents is seen in it again."""
+    """Puts an empty file system over each folder of ``private``; what is ``kept`` of their contents is seen in it again.  The
+    first takes so many megabytes, which are the machine's memory; the others take few."""
     folders = [p for p in private if os.path.isdir(p)]
     inside = [p for p in kept if _inside(p, folders) and os.path.exists(p)]
     held = {p: os.open(p, os.O_PATH | os.O_CLOEXEC) for p in _outermost(inside)}
-    for folder in _outermost(folders):
-        system.mount("none", folder, "tmpfs", NOSUID | NODEV, f"size={megabytes}m,mode=1777,nr_inodes=65536")
+    for number, folder in enumerate(_outermost(folders)):
+        size = min(megabytes, _SMALL_MEGABYTES) if number else megabytes
+        system.mount("none", folder, "tmpfs", NOSUID | NODEV, f"size={size}m,mode=1777,nr_inodes={64 * size}")
     for path, place in held.items():
         _put_back(path, place)
 

@@ -284,5 +284,5 @@ def parameters_of(isa: str) -> tuple[int, ...]:
     loaded = load_module(Source(target(), entry, "plain", KERNELS + f"\n# {isa}\n", ".py", ()))
     with compiling_for(isa) as launched:
         loaded.plain(torch.empty(100, device="meta"), torch.empty(100, device="meta"))
-    (kernel,) = launched
+    (kernel,) = (x.compiled for x in launched)
     return parameter_sizes(kernel.asm["cubin" if isa.startswith("sm_") else "hsaco"], kernel.metadata.name)
