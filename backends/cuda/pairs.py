@@ -13,7 +13,8 @@ FEW = 64
 
 def pairs(nest: Nest, device: Device) -> bool:
     """Those of 16-bit operands that matrix instructions multiply, where there are more than a few rows.  Two sums of half as
-    many columns take the room of one, and what one product would store for the other is neither written nor read."""
+    many columns take the room of one, and what one product would store for the other is neither written nor read.  Tensor
+    memory takes single ones, which are faster than a pair by the instructions of older chips."""
     (m,) = nest.role("m")
     few = isinstance(m.extent, int) and m.extent < FEW
-    return multiplied_whole(nest) in ("bf16", "f16") and not few and not nest.role("reduced")
+    return multiplied_whole(nest) in ("bf16", "f16") and not few and not device.has("tcgen05") and not nest.role("reduced")

@@ -273,7 +273,8 @@ class CudaPrinter(Printer):
     def _thin(self, s: p.Loop) -> bool:
         """A walk one by one, as over parts that are joined, in which a thread has an element or two: some steps unrolled let it
         wait for their loads together."""
-        flat = s.step == 1 and s.pipeline is None and all(isinstance(x, (*_PLAIN, p.Scalar)) for x in s.body)
+        flat = s.step == 1 and s.begin == ZERO and number(s.end) is not None and s.pipeline is None
+        flat = flat and all(isinstance(x, (*_PLAIN, p.Scalar)) for x in s.body)
         few = all(x.rows * x.cols <= 2 * self.plan.threads for x in self.plan.layouts)
         return flat and few and any(isinstance(x, p.LoadTile) for x in s.body)
 

@@ -352,7 +352,7 @@ def _walks_over_strips(nest: Nest, device: Device) -> Iterator[Schedule]:
         return sum(features[a.name] for role in roles for a in nest.role(role))
 
     kept = wide("k", "kd") // 4 + wide("kd", "d") // 2  # 32 rows of 16 bits, and of 32, on 64 lanes
-    keys = 64 if max(features.values()) == 64 else 32
+    keys = 64 if max(features.values(), default=0) == 64 else 32
     waves = 8 if kept <= _KEPT_BY_TWO * 32 // keys else 4
     slots = 3 if device.has("lds_dma_16") and waves == 8 else 2
     lds = slots * keys * 2 * (wide("k", "kd", "kd", "d"))

@@ -7,8 +7,8 @@ changes no bit: rounding is monotonic.
 
 What it costs is an error of ``2^-24 |r|`` in every exponent of a row, alike for all that are computed with one maximum: with
 scores near 500 the largest weight is 1.00003.  Of a weighted mean that cancels, and what is left of it between two maxima is
-far below the rounding of weights to 16 bits.  Nowhere else (:func:`may_scale_first`), unless a platform says so: between products
-of 16 bits alone the error is no larger than that of the scores themselves (:func:`of_narrow_products`).
+far below the rounding of weights to 16 bits.  Nowhere else (:func:`may_scale_first`), unless a platform says so: between
+products of 16 bits alone the error is no larger than that of the scores themselves (:func:`of_narrow_products`).
 
 Masks are not always infinite: -1e30 and the most negative number are usual, and a tile may hold nothing else.  An error of
 ``2^-24 * 1e30`` would leave a row of them no weight, or infinite ones.  So each row has its own factor: ``log2 e``, or 1 where

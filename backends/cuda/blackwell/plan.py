@@ -74,6 +74,12 @@ class TensorPlan(PipelinePlan):
     places_of_part: tuple[p.Scalar, ...] = ()
     taken_as: Place | None = None
 
+    @property
+    def dot(self) -> p.Dot:
+        """The product; pairs are none of tensor memory."""
+        (only,) = self.dots
+        return only
+
     def scopes(self) -> tuple[p.Scope, ...]:
         return p.Scope(self.producer), p.Scope(self.issuer), p.Scope(self.consumers)
 
