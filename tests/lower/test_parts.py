@@ -25,7 +25,7 @@ from tests.lower import user_operators
 from tests.lower.test_lowering import chooser, normal
 
 MATMUL = load_operator("matmul")
-PRODUCTS = ("strange", "norm_mm", "swiglu", "mm_softmax", "mean_mm")
+PRODUCTS = ("strange", "norm_mm", "mm_softmax", "mean_mm")
 
 
 def in_parts(parts: int, step: int = 4):

@@ -279,8 +279,6 @@ def _paced(nest: Nest, device: Device) -> Iterator[Schedule]:
             blocks = (hopper.Block(64, 128, 64, 4, 4, 0.8),)  # smaller ones would read the copies too often
     elif not _multiples(nest, 16, n, nest.role("k")[0]):
         blocks = hopper.ELEMENTWISE
-    elif not _multiples(nest, LINE_BYTES, n):
-        options |= {"descriptors": LOADS}  # rows off lines: threads write them sooner (1000^3 on an H200: 1%)
     if m.extent <= hopper.FEW_ROWS:  # type: ignore[operator]
         yield from hopper.few_rows(nest, device, options)
     yield from hopper.fastest(nest, device, blocks, options)

@@ -11,10 +11,12 @@ from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import dtype
+from portakern.emit.packing import LINE_BYTES
 from portakern.emit.product_time import TRITON, Product, numbers_of_parts
 from portakern.ir.schedule import Nest, Schedule, Value
 
-from ..prepare.dots import WIDTH
+from ..prepare.descriptors import LOADS
+from ..prepare.dots import WIDTH, shortest
 
 
 @dataclass(frozen=True)
@@ -71,18 +73,21 @@ def fastest(nest: Nest, device: Device, blocks: Sequence[Block], options: Option
         return min((product.microseconds(TRITON, tile, b.rate, p, b.at_once, b.latency), p) for p in numbers)
 
     ranked = sorted(((best(b), b) for b in blocks), key=lambda x: x[0])
-    found = [_schedule(nest, b, product, options, parts) for (_, parts), b in ranked]
-    return list(dict.fromkeys([*found, *(_schedule(nest, b, product, options) for _, b in ranked)]))
+    found = [_schedule(nest, device, b, product, options, parts) for (_, parts), b in ranked]
+    return list(dict.fromkeys([*found, *(_schedule(nest, device, b, product, options) for _, b in ranked)]))
 
 
-def _schedule(nest: Nest, b: Block, product: Product, options: Options, parts: int = 1) -> Schedule:
+def _schedule(nest: Nest, device: Device, b: Block, product: Product, options: Options, parts: int = 1) -> Schedule:
     more: dict[str, Value] = dict(options)
-    if options.get("descriptors") and b.n > b.m and product.units < product.tiles(b.m, b.n) and parts == 1:
-        more["programs"] = product.units  # stores one block while it loads the next: 0 to 9% (H100); others lose by it
+    units, blocks = device.count("units", 0), product.tiles(b.m, b.n)  # known of products, not of instruction sets
+    if "pack" not in options and options.get("descriptors") == 1 and blocks <= units and product.n * product.bytes % LINE_BYTES:
+        more["descriptors"] = LOADS  # rows off lines: threads write them sooner (1000^3 on an H200: 1%)
+    elif options.get("descriptors") and b.n > b.m and 0 < units < blocks and parts == 1:
+        more["programs"] = units  # stores one block while it loads the next: 0 to 9% (H100); others lose by it
     if parts > 1:
         more["split_k"] = parts
     group = 8 if b.m <= b.n else 4 if "pack" in options else 2
-    made = _made(nest, (b.m, b.n, b.k * 2 // product.bytes), b.stages, b.warps, group_m=group, **more)
+    made = _made(nest, device, (b.m, b.n, b.k * 2 // product.bytes), b.stages, b.warps, group_m=group, **more)
     elements = prod(made.tile(nest.role(r)[0].name) for r in "mn")
     return replace(made, warps=max(1, min(b.warps, elements // 1024)))
 
@@ -93,12 +98,12 @@ def few_rows(nest: Nest, device: Device, options: Options) -> Iterator[Schedule]
     and, in parts of wide blocks, 55."""
     product = _product(nest, device)
     deep = 128 // product.bytes
-    narrow = _made(nest, (WIDTH, 64, deep), 8, 4, descriptors=0)
+    narrow = _made(nest, device, (WIDTH, 64, deep), 8, 4, descriptors=0)
     if nest.turned:
-        wide = _made(nest, (WIDTH, 256, deep), 3, 4, group_m=8, **options)
+        wide = _made(nest, device, (WIDTH, 256, deep), 3, 4, group_m=8, **options)
         yield _in_parts(wide, product.units // product.tiles(WIDTH, 256), product)
     elif product.tiles(WIDTH, 64) > product.units and product.n >= 128:
-        yield _made(nest, (WIDTH, 128, 2 * deep), 3, 2, group_m=8, **options)
+        yield _made(nest, device, (WIDTH, 128, 2 * deep), 3, 2, group_m=8, **options)
     else:
         yield _in_parts(narrow, 2 if 2 * product.tiles(WIDTH, 64) <= product.units else 1, product)
     yield narrow
@@ -116,11 +121,12 @@ def _in_parts(s: Schedule, parts: int, product: Product) -> Schedule:
     return replace(s, options=tuple(sorted({**dict(s.options), "split_k": parts}.items()))) if parts > 1 else s
 
 
-def _made(nest: Nest, block: tuple[int, int, int], stages: int, warps: int, **options: Value) -> Schedule:
+def _made(nest: Nest, device: Device, block: tuple[int, int, int], stages: int, warps: int, **options: Value) -> Schedule:
     sizes = {}
     for role, size in zip("mnk", block, strict=True):
         (axis,) = nest.role(role)
-        sizes[axis.name] = max(WIDTH, min(size, _pow2(axis.extent)))
+        least = shortest(device, nest.dots) if role == "k" else WIDTH
+        sizes[axis.name] = max(least, min(size, _pow2(axis.extent)))
     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
     return Schedule(tiles, stages, warps, tuple(sorted(options.items())))
 

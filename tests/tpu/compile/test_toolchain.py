@@ -33,7 +33,8 @@ def test_v5e(name: str, toolchain: LibtpuToolchain) -> None:
     assert [r.kernel for r in binary.resources] == sorted(k.name for k in program.kernels)
     assert all(r.shared_bytes and r.code_bytes and "libtpu" in r.source for r in binary.resources)
     assert binary.assembly and "vst" in binary.assembly
-    assert bool(binary.log) == bool(program.sizes)  # states the sizes that open dims were compiled for
+    said = [line for line in binary.log.splitlines() if not line.startswith("traced ")]
+    assert bool(said) == bool(program.sizes)  # states the sizes that open dims were compiled for
 
 
 @pytest.mark.parametrize("device", ["v4", "v5p", "v6e", "tpu7x"])

@@ -201,7 +201,7 @@ SHAPE = {"B": 1, "H": 2, "G": 2, "SQ": 128, "SK": 128, "D": 32}
 
 
 @pytest.mark.parametrize(("described", "split"), [(0, 1), (1, 1), (1, 2)])
-@pytest.mark.parametrize("more", [{}, {"SQ": 77, "SK": 77}, {"SQ": 64, "SK": 200}, {"SQ": 200, "SK": 64},
+@pytest.mark.parametrize("more", [{}, {"SQ": 77, "SK": 77}, {"SQ": 140, "SK": 200}, {"SQ": 200, "SK": 64},
                                   {"SQ": 100, "SK": 131}])  # fmt: skip
 def test_walks_split_at_the_mask(interpreter: WorkerPool, more: Mapping[str, int], described: int, split: int) -> None:
     heads = 3 * described  # of four: the last turn is a short one
