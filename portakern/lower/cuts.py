@@ -50,6 +50,7 @@ from portakern.lower.online import match_weights
 from portakern.lower.pages import picked_in_place
 from portakern.lower.placing import Placed, pieces_of
 from portakern.lower.recomputed import inner_products, recomputed
+from portakern.lower.uses import needed, users_of
 
 Names = Mapping[str, tuple[str, ...]]
 
@@ -153,29 +154,12 @@ def program_of(program: TensorProgram, results: Iterable[Op], outputs: Iterable[
     return TensorProgram(program.name, body, tuple(outputs), program.scalars)
 
 
-def needed(results: Iterable[Op], arrays: Container[Op] = ()) -> list[Op]:
-    """What ``results`` are computed from up to arguments and ``arrays``, each after its operands."""
-    order: dict[Op, None] = {}
-    frontier = [(op, False) for op in reversed(list(results))]
-    while frontier:
-        op, ready = frontier.pop()
-        if ready:
-            order.setdefault(op)
-        elif op not in order:
-            below = () if op in arrays else op.operands
-            frontier += [(op, True), *((o, False) for o in reversed(below) if o not in order)]
-    return list(order)
-
-
 class Flow:
     """Who uses the values of a program (what gives the results is a user), and where in the program every operation stands."""
 
     def __init__(self, program: TensorProgram) -> None:
         self.place = {op: n for n, op in enumerate(program.body.ops)}
-        self.users: dict[Op, list[Op]] = {}
-        for op in program.body.ops:
-            for o in dict.fromkeys(op.operands):
-                self.users.setdefault(o, []).append(op)
+        self.users = users_of(program)
 
     def end_of_chain(self, anchor: Op, joins: Callable[[Op, Op], bool]) -> Op:
         """The last value through which everything computed from ``anchor`` goes, with elementwise work alone on the way.

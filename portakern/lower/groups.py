@@ -15,8 +15,8 @@ from portakern.ir.functions import COSTLY
 from portakern.ir.rewrite import Rules
 from portakern.ir.tensor import Contract, Convert, DimSize, Expand, Iota, Literal, Map, Reshape, Transpose, tensor_type
 from portakern.lower.classes import is_counted, is_thin
-from portakern.lower.cuts import needed
 from portakern.lower.joining import Shape, joined_by, joined_dims, product_apart, with_dims
+from portakern.lower.uses import needed
 
 BLOCK = 128
 """Columns of a product that a block has, as most schedules have it: narrower groups of columns are better stored first."""

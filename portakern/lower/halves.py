@@ -12,10 +12,10 @@ from portakern.ir.core import Arg, Block, Op
 from portakern.ir.rewrite import live
 from portakern.ir.size import Size
 from portakern.ir.tensor import Contract, Convert, Expand, Map, Reshape, Slice, TensorProgram, Transpose, tensor_type
-from portakern.lower.cuts import needed
 from portakern.lower.joining import joined_dims, product_apart
 from portakern.lower.pages import Piece, taken_apart
-from portakern.lower.pairs import behind, users_of
+from portakern.lower.pairs import behind
+from portakern.lower.uses import needed, users_of
 
 LEAST = 64
 """Columns that a half of a head has at least, of which a block has no more."""

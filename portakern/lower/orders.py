@@ -36,7 +36,7 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.ir.tile import identity
-from portakern.lower.cuts import needed
+from portakern.lower.uses import needed
 
 Shape = tuple[Size, ...]
 

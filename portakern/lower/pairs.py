@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from portakern.ir.core import Op
 from portakern.ir.tensor import Contract, Convert, Expand, Map, Reshape, Slice, TensorProgram, Transpose, tensor_type
+from portakern.lower.uses import needed, users_of
 
 Pair = tuple[Contract, Contract]
 
@@ -30,20 +31,11 @@ def pairs_of(program: TensorProgram) -> list[Pair]:
         for n, first in enumerate(products):
             others = (p for p in products[n + 1 :] if not {p, first} & taken and _alike(first, p))
             meeting = (p for p in others if not behind(first, users).isdisjoint(behind(p, users)))
-            second = next((p for p in meeting if not _waits(p, first)), None)
+            second = next((p for p in meeting if first not in needed((p,))), None)
             if second is not None:
                 found.append((first, second))
                 taken |= {first, second}
     return found
-
-
-def users_of(program: TensorProgram) -> dict[Op, list[Op]]:
-    """Who uses each value of ``program``."""
-    users: dict[Op, list[Op]] = {}
-    for op in program.body.ops:
-        for o in dict.fromkeys(op.operands):
-            users.setdefault(o, []).append(op)
-    return users
 
 
 def _alike(a: Contract, b: Contract) -> bool:
@@ -52,19 +44,6 @@ def _alike(a: Contract, b: Contract) -> bool:
     kinds = [(*map(tensor_type, op.operands), op.lhs_batch, op.rhs_batch, op.lhs_axes, op.rhs_axes, op.dtype, op.precision)
              for op in (a, b)]  # fmt: skip
     return same == 1 and kinds[0] == kinds[1]
-
-
-def _waits(op: Op, other: Op) -> bool:
-    """Whether ``op`` is computed from ``other``, as the product of a layer is from those of the layer before."""
-    frontier, seen = [op], set[Op]()
-    while frontier:
-        x = frontier.pop()
-        if x is other:
-            return True
-        if x not in seen:
-            seen.add(x)
-            frontier += x.operands
-    return False
 
 
 def _seen(op: Op) -> tuple[object, ...]:

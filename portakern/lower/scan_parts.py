@@ -23,6 +23,7 @@ from portakern.lower.parts import OPTION, parts_axis, range_of_part
 from portakern.lower.rows import COMBINE, operand_coords
 from portakern.lower.simplify import identity
 from portakern.lower.tiles import wide
+from portakern.lower.uses import needed
 
 Step = Callable[[Frame, tuple[Op, ...]], Sequence[Op]]
 """What is done with a tile of a line, from what is carried to what is carried on."""
@@ -118,12 +119,4 @@ class ScanInParts:
 
 def depends(scans: Sequence[tt.Cumulate]) -> bool:
     """Whether one of ``scans`` is computed from another."""
-    seen, left = set(), [s.x for s in scans]
-    while left:
-        op = left.pop()
-        if op in scans:
-            return True
-        if op not in seen:
-            seen.add(op)
-            left += op.operands
-    return False
+    return not set(needed(s.x for s in scans)).isdisjoint(scans)

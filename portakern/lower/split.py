@@ -31,13 +31,14 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
-from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, needed, program_of
+from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, program_of
 from portakern.lower.domain import real
 from portakern.lower.online import Attention, factors, match_attention
 from portakern.lower.pairs import pairs_of
 from portakern.lower.partial_sums import product_summed
 from portakern.lower.placing import Placed
 from portakern.lower.recomputed import computed_several_times, inner_products, products_of_chain, recomputed, reduced_axes
+from portakern.lower.uses import needed
 
 Names = Mapping[str, tuple[str, ...]]
 

@@ -14,8 +14,8 @@ from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
 from portakern.ir.rewrite import Rules, live
 from portakern.ir.tensor import tensor_type
 from portakern.lower.classes import axis_classes
-from portakern.lower.cuts import needed
 from portakern.lower.domain import of_result
+from portakern.lower.uses import needed
 
 rules = Rules()
 

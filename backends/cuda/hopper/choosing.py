@@ -8,7 +8,7 @@ from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import DTYPES
-from portakern.emit.product_time import BLACKWELL, CUDA, Pace, Product, numbers_of_parts
+from portakern.emit.product_time import Pace, Product, numbers_of_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..plans import MULTIPLIED
@@ -40,6 +40,13 @@ class Tile:
         """As many bytes of elements of another size."""
         return replace(self, k=self.k * self.bytes // bytes_, bytes=bytes_)
 
+
+HOPPER = Pace(3.07e-7, 105, 11500, 200, 400, 3.0, 3.9, 0.037, 4200, 5000)
+"""Fitted, with the rates of the tiles below, to what 100 products by up to 22 schedules each took on an H100 SXM; off by
+7.3% in the mean of 958 times (``benchmarks/choosing.py --report``)."""
+BLACKWELL = Pace(1.32e-7, 105, 16000, 200, 400, 3.0, 3.9, 0.037, 6000, 7000)
+"""Of products by tcgen05.  Nothing was measured: the multiply-adds are those of the stated peak of a B200 (2.25e15 FLOP/s of
+dense bf16, by NVIDIA's data sheet, over 148 units); what arrives is a guess from Hopper's, by their units and memories."""
 
 TILES_BY_WARPGROUPS = (
     Tile(128, 256, 64, 8, 4, 1.0, 0.95),
@@ -96,7 +103,7 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
     product = Product.of(nest, device, bytes_, units_of(device))
     if product is None:
         return [_schedule(nest, t) for t in sorted(fitting, key=lambda t: _rounds(t, nest, units_of(device)))]
-    return _fastest(product, nest, fitting, CUDA if device.has("wgmma") else BLACKWELL)
+    return _fastest(product, nest, fitting, HOPPER if device.has("wgmma") else BLACKWELL)
 
 
 def _fastest(product: Product, nest: Nest, fitting: Sequence[Tile], pace: Pace) -> list[Schedule]:

@@ -1,6 +1,6 @@
 """Products of 16-bit and 8-bit operands on Hopper: blocks and parts by how long the device would take for each.
 
-The times are those of :mod:`portakern.emit.product_time`, which were fitted to what Triton's kernels took on an H100.
+The times are those of :mod:`portakern.emit.product_time`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 from portakern.device import Device
 from portakern.dtypes import dtype
 from portakern.emit.packing import LINE_BYTES
-from portakern.emit.product_time import TRITON, Product, numbers_of_parts
+from portakern.emit.product_time import Pace, Product, numbers_of_parts
 from portakern.ir.schedule import Nest, Schedule, Value
 
 from ..prepare.descriptors import LOADS
@@ -39,6 +39,10 @@ class Block:
         shared = (self.m + self.n) * self.k * 2 * self.stages + 2048
         return max(1, min((228 << 10) // shared, 64 // self.warps, (1 << 16) // (self.m * self.n + self.warps * 32 * 40)))
 
+
+PACE = Pace(3.2e-7, 103, 10500, 100, 80, 3.0, 2.4, 0.36, 4600, 5500)
+"""Fitted, with the rates and latencies of the blocks below, to what 100 products by up to 22 schedules each took on an H100
+SXM; off by 10.5% in the mean of 900 times (``benchmarks/choosing.py --report``)."""
 
 BLOCKS = (
     Block(128, 256, 64, 8, 3, 1.02), Block(256, 128, 64, 8, 4, 0.95), Block(128, 128, 64, 8, 4, 1.06, short=True),
@@ -70,7 +74,7 @@ def fastest(nest: Nest, device: Device, blocks: Sequence[Block], options: Option
     def best(b: Block) -> tuple[float, int]:
         tile = (b.m, b.n, b.k * deeper)
         numbers = numbers_of_parts(product, tile)
-        return min((product.microseconds(TRITON, tile, b.rate, p, b.at_once, b.latency), p) for p in numbers)
+        return min((product.microseconds(PACE, tile, b.rate, p, b.at_once, b.latency), p) for p in numbers)
 
     ranked = sorted(((best(b), b) for b in blocks), key=lambda x: x[0])
     found = [_schedule(nest, device, b, product, options, parts) for (_, parts), b in ranked]
