@@ -21,6 +21,9 @@ from portakern.spec.cost import cost
 from portakern.study.timing import plain
 from portakern.timing import Contender, ContenderError, Measurement, Options, measure
 
+PARTS_ALONE = "only parts were checked"
+"""A note of a case whose outputs were not compared as a whole."""
+
 SETS = 2
 """Sets of inputs that calls take in turns."""
 
@@ -90,7 +93,7 @@ class CaseRun:
             return checks.traced(self.program, self.sets[0])
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
-            self.peer_notes["not held against the whole"] = "the traced program does not fit the device's memory"
+            self.peer_notes[PARTS_ALONE] = "the traced program does not fit the device's memory"
             return {}
 
     # -- ours

@@ -13,7 +13,7 @@ from typing import Any
 
 import bar_verdicts
 from bar_cases import Case
-from bar_run import CaseRun, Place, told
+from bar_run import PARTS_ALONE, CaseRun, Place, told
 
 AHEAD = 24
 """Cases that are compiled, and whose expected values are computed, ahead of the one that is timed."""
@@ -91,6 +91,8 @@ def sweep(found: Iterable[Entry], out: Path) -> list[Entry]:
             file.flush()
             for row in entry["rows"]:
                 print(bar_verdicts.line(entry["case"], row), flush=True)
+            if why := entry.get("peer_notes", {}).get(PARTS_ALONE):
+                print(f"    {PARTS_ALONE}: {why}", flush=True)
             for name, why in entry.get("lost", {}).items():
                 print(f"    {name} was not timed: {why}", flush=True)
     return entries

@@ -1,10 +1,8 @@
 """How long a product takes by its tile and its parts, where the copy engine feeds the matrix units of Hopper.
 
 A unit is multiplying, or waits for its operands from the last-level cache, which all units share; or memory has not given them
-yet.  What is shorter of work and reading hides behind the other; parts of a sum come with a second kernel.  The form and its
-figures were fitted to 100 shapes, of 64 to 16384 rows, columns and depth, by up to 22 schedules each, on an H100 SXM of 132
-units (``benchmarks/choosing.py``): of CUDA C++ 1002 times, mean error 7%; of Triton 1175, mean error 14%.  Chosen by what was
-fitted to one half of the shapes, schedules of 33 of 40 others were within 5% of the best of their space.
+yet.  What is shorter of work and reading hides behind the other; parts of a sum come with a second kernel.  How fast each is,
+is for a backend to say (:class:`Pace`), as it measured its kernels.
 """
 
 from __future__ import annotations
@@ -46,12 +44,6 @@ class Pace:
     store_kb: float
 
 
-CUDA = Pace(3.07e-7, 105, 11500, 200, 400, 3.0, 3.9, 0.037, 4200, 5000)
-TRITON = Pace(3.2e-7, 103, 10500, 100, 80, 3.0, 2.4, 0.36, 4600, 5500)
-BLACKWELL = Pace(1.32e-7, 105, 16000, 200, 400, 3.0, 3.9, 0.037, 6000, 7000)
-"""Of CUDA C++ by tcgen05.  Nothing was measured: the multiply-adds are those of the stated peak of a B200 (2.25e15 FLOP/s of
-dense bf16, by NVIDIA's data sheet, over 148 units); what arrives is a guess from Hopper's, by their units and memories."""
-
 MEMORY_SHARE, MEMORY_KB = 0.955, 3200
 """Of the stated rate of memory, what products reach; and that rate of a device whose own is not known (an H100's)."""
 
@@ -88,10 +80,14 @@ class Product:
             return None
         m, n, k = (_extents(nest.role(r)) for r in "mnk")
         walked, taps = nest.role("reduced"), [a for a in nest.role("reduced") if a.window == "taps"]
-        given = device.figures.get("bandwidth")
-        memory = MEMORY_SHARE * given.value / 1e9 if given is not None else MEMORY_KB
         return Product(m, n, k, _extents(nest.role("batch")), bytes_, device.count("units", units), _extents(walked),
-                       k * _extents(walked) // _extents(taps), memory)  # fmt: skip
+                       k * _extents(walked) // _extents(taps), Product.memory(device))  # fmt: skip
+
+    @staticmethod
+    def memory(device: Device) -> float:
+        """KB per us that products get from its memory."""
+        given = device.figures.get("bandwidth")
+        return MEMORY_SHARE * given.value / 1e9 if given is not None else MEMORY_KB
 
     def tiles(self, m: int, n: int) -> int:
         return self.batches * ceil(self.m / m) * ceil(self.n / n)

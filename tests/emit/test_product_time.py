@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from portakern.emit.product_time import CUDA, TRITON, Pace, Product, numbers_of_parts
+from portakern.backends.cuda.hopper.choosing import HOPPER as CUDA
+from portakern.backends.triton.schedule.hopper import PACE as TRITON
+from portakern.emit.product_time import Pace, Product, numbers_of_parts
 
 pytestmark = pytest.mark.quick
 
