@@ -83,7 +83,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda"}, "python": {"tuning", "from-torch"}}
+LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda", "amd"}, "python": {"tuning", "from-torch", "targets"}}
 """Pages whose blocks take half a minute; what they show has tests of its own."""
 
 

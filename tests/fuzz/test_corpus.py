@@ -12,7 +12,7 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices (of those that are
-interpreted every second file), and, in turns, one in seven on the others, there on one device in turns; the slow tests try all
+interpreted every sixth file), and, in turns, one in sixteen on the others, there on one device in turns; the slow tests try all
 on all.
 """
 
@@ -43,12 +43,12 @@ NAMED = {
 """How a docstring names a language; C++ is not CUDA C++."""
 
 
-TURNS = 11
+TURNS = 16
 """Of so many files one is tried on a language that its docstring does not name."""
 
 
 INTERPRETED = ("triton", "pallas", "cuda")
-"""Languages that take some seconds for a file: every fourth of those that name them is tried."""
+"""Languages that take some seconds for a file: every sixth of those that name them is tried."""
 
 
 def names(file: Path, language: str) -> bool:
@@ -60,7 +60,7 @@ def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
     found = {file: [devices[i // TURNS % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % TURNS == 0}
-    every = 4 if language in INTERPRETED else 1
+    every = 6 if language in INTERPRETED else 1
     return found | dict.fromkeys([f for f in CORPUS if names(f, language)][::every], devices)
 
 
@@ -78,7 +78,7 @@ def test_a_file_has_its_turn_on_all_devices_of_the_languages_it_names_and_on_oth
         assert {d for found in tried[language].values() for d in found} == set(devices.split(","))
         named = [f for f in CORPUS if names(f, language)]
         whole = [f for f in named if tried[language].get(f) == devices.split(",")]
-        assert len(whole) * (4 if language in INTERPRETED else 1) >= len(named) > 0
+        assert len(whole) * (6 if language in INTERPRETED else 1) >= len(named) > 0
 
 
 @pytest.mark.slow

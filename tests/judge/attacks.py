@@ -30,6 +30,8 @@ class Attack:
 
 
 ROOT = Path(__file__).parents[2]
+PRIVATE = ROOT / "pyproject.toml"
+"""A file that is there, and of which kernels and their compilers must not know."""
 
 BESIDE = "out-of-bounds|incorrect"
 """What an access beside an array ends in, on the side where nothing is and on that of the guard band."""

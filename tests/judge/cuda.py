@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.judge.attacks import Attack
+from tests.judge.attacks import PRIVATE, Attack
 
 WRONG = "incorrect"
 SEEN = "simulator|race|hazard"
@@ -153,11 +153,11 @@ EXPLOITS = (
     attack("includes-by-macro", SUM + STORE, "a file whose name is made", '#define WHAT "/etc/passwd"\n#include WHAT',
            kind=REFUSED),
     attack("own-environment", SUM + STORE, "the compiler's environment", '#include "/proc/self/environ"', kind=REFUSED),
-    attack("embeds", SUM + STORE, "a file in the text", '#if __has_include("/root/.bashrc")\n#error root:seen\n#endif'),
+    attack("embeds", SUM + STORE, "a file in the text", f'#if __has_include("{PRIVATE}")\n#error root:seen\n#endif'),
     attack("incbin", SUM + STORE, "a file that becomes part of the binary",
            'asm(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");', kind=REFUSED),
     attack("incbin-on-host", SUM + STORE, "a file that becomes part of what runs here",
-           ON_HOST.format('asm(".section .rodata\\n.incbin \\"/root/.bashrc\\"\\n.previous");', "")),
+           ON_HOST.format(f'asm(".section .rodata\\n.incbin \\"{PRIVATE}\\"\\n.previous");', "")),
     attack("endless-include", SUM + STORE, "a file without end", '#include "/dev/urandom"', kind=f"{REFUSED}|{ENDED}"),
     attack("screen", SUM + STORE, "marks for a terminal in the compiler's words", '#error "\x1b]0;owned\x07\x1b[2J"',
            kind=REFUSED),

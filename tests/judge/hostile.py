@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.judge.attacks import BESIDE, Attack, cpp, in_cpp, in_numba
+from tests.judge.attacks import BESIDE, PRIVATE, Attack, cpp, in_cpp, in_numba
 from tests.judge.cuda import HOSTILE as CUDA
 from tests.judge.decoys import PALLAS, TRITON
 from tests.judge.launched import HOSTILE as LAUNCHED
@@ -99,7 +99,7 @@ CPP = (
     more_cpp("endless-include", "honest(x, out);", "a file without end", '#include "/dev/zero"\n',
              kind="compile|timeout|memory|crash", slow=True),
     more_cpp("embeds", "honest(x, out);", "a file in the text",
-             "#if __has_include(\"/root/.bashrc\")\n#error root:seen\n#endif\n", correct=True),
+             f"#if __has_include(\"{PRIVATE}\")\n#error root:seen\n#endif\n", correct=True),
     more_cpp("own-environment", "honest(x, out);", "the compiler's environment", '#include "/proc/self/environ"\n'),
     more_cpp("doubles", "out[0] = F9;", "a text that doubles", "#define F0 1+1\n" + "".join(
         f"#define F{n + 1} F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}\n" for n in range(9)),

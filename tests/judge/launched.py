@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tests.judge.attacks import BESIDE, Attack
+from tests.judge.attacks import BESIDE, PRIVATE, Attack
 
 WRONG = "incorrect"
 ENDED = "crash|out-of-bounds|exception|memory|bad-message|timeout|incorrect|load"
@@ -242,7 +242,7 @@ HOSTILE = (
     *in_both("includes-by-macro", "out[m] = s;", "a file whose name is made", '#define WHAT "/etc/passwd"\n#include WHAT\n'),
     *in_both("own-environment", "out[m] = s;", "the compiler's environment",
              '#define WHAT "/proc/self/environ"\n#include WHAT\n'),
-    *in_both("embeds", "out[m] = s;", "a file in the text", '#if __has_include("/root/.bashrc")\n#error root:seen\n#endif\n'),
+    *in_both("embeds", "out[m] = s;", "a file in the text", f'#if __has_include("{PRIVATE}")\n#error root:seen\n#endif\n'),
     *in_both("incbin", "out[m] = s;", "a file that becomes part of the binary",
              '__asm__(".section .rodata\\n.incbin \\"/etc/passwd\\"\\n.previous");\n'),
     *in_both("screen", "out[m] = s;", "marks for a terminal in the compiler's words", '#error "\x1b]0;owned\x07\x1b[2J"\n',

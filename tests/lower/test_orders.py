@@ -16,8 +16,8 @@ from portakern.ir.core import Arg, Block, Op, Result, Yield
 from portakern.ir.size import evaluate
 from portakern.ir.size import product as count_of
 from portakern.ir.tile import For, Load, Unary
-from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
+from portakern.lower.uses import needed
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study.steps import lowered

@@ -165,7 +165,10 @@ def test_where_it_pays(target: str, m: int, kernels: int) -> None:
     assert len(pk.build(gated, target=target, dtype="bf16", M=m, K=1024, F=8192).program.kernels) == kernels
 
 
-@pytest.mark.parametrize("target", ["cpp:cpu", "hip:gfx942", "triton:sm_90", "cuda:sm_90a", "cuda:sm_80"])
+SLOW = [pytest.param(t, marks=pytest.mark.slow) for t in ("triton:sm_90", "cuda:sm_80")]
+
+
+@pytest.mark.parametrize("target", ["cpp:cpu", "hip:gfx942", "cuda:sm_90a", *SLOW])
 @pytest.mark.parametrize("op", [with_bias_and_residual, of_halves], ids=lambda o: o.name)
 def test_right_in_every_language(op: Operator, target: str) -> None:
     row = pk.check(op, target, M=80, K=72, F=104, dtype="bf16").rows[0]

@@ -53,8 +53,10 @@ def test_few_long_lines_are_shared_by_default_and_many_are_not() -> None:
 
 
 def test_a_scan_of_a_scan_is_not_shared() -> None:
-    """What another scan gives is not known to a block that has a part of a line: by default it has none, asked for it is
-    refused unless the scans are kernels apart."""
+    """What another scan of the same kernel gives is not known to a block that has a part of a line."""
+    assert "_before" not in pk.build(of_a_scan, "cuda:h100-sxm", "f32", M=1, N=10_000_000).source
+    with pytest.raises(ScheduleError, match="takes what another one gives"):
+        _ = pk.build(of_a_scan, "cuda:h100-sxm", "f32", schedule={"n": 512, "split_k": 5}, M=1, N=10_000_000).source
     assert not pk.check(of_a_scan, "cpp:cpu", "f32", shape={"M": 1, "N": 3000}).rows[0].error
 
 

@@ -16,8 +16,8 @@ from portakern.errors import MissingRuleError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Yield
-from portakern.lower.cuts import needed
 from portakern.lower.simplify import simplify
+from portakern.lower.uses import needed
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
 from portakern.study.steps import emission, emit
@@ -179,6 +179,7 @@ def test_they_are_right(dtype: str) -> None:
     assert wrong_rows(TARGETS[dtype], dtype, IDS) == []
 
 
+@pytest.mark.slow
 def test_a_few_are_right_in_interpreters() -> None:
     assert wrong_rows(INTERPRETED, "f32", FEW) == []
 
