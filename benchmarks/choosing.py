@@ -33,7 +33,7 @@ import bar_peers  # noqa: E402
 from bar_cases import Case  # noqa: E402
 from bar_grids import GRIDS, grid  # noqa: E402
 from bar_place import place_of  # noqa: E402
-from bar_run import Place, told  # noqa: E402
+from bar_run import Place, in_turns, told  # noqa: E402
 from bar_sweep import earlier  # noqa: E402
 
 import portakern as pk  # noqa: E402
@@ -125,7 +125,7 @@ class Trial:
                 continue
             name = f"{number}"
             schedules[name] = [str(s) for s in kernel._source.schedule]
-            contenders.append(Contender(name, [call.call] if call.call is not None else lambda i, c=call: c(), call.stream))
+            contenders.append(Contender(name, in_turns([call]), call.stream))
         times = _times(place, contenders, lost)
         return {"case": self.case.name, "values": dict(self.case.values), "dtype": self.case.dtype, "target": self.target,
                 "times": times, "schedules": schedules, "lost": lost}  # fmt: skip

@@ -29,8 +29,7 @@ def errors(entry: Entry) -> list[float]:
 def _microseconds(entry: Entry, s: Schedule) -> float | None:
     m, n, k = (entry["values"][x] for x in "MNK")
     device = registry().target(entry["target"]).device
-    memory = {"memory_kb": Product.memory(device)} if "bandwidth" in device.figures else {}
-    product = Product(m, n, k, 1, 2, device.count("units", 132), **memory)
+    product = Product(m, n, k, 1, 2, device.count("units", 132), memory_kb=Product.memory(device))
     tile, parts = (s.tile("m"), s.tile("n"), s.tile("k")), int(s.option("split_k", 1))
     if m <= FEW_ROWS or n % 8 or k % 8 or s.option("cluster", ""):
         return None

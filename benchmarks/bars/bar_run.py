@@ -181,7 +181,7 @@ class CaseRun:
         needs = cost(self.program)
         moved, flops = int(needs.bytes), self.case.flops or int(needs.flops)  # type: ignore[arg-type]
         roofs = self.place.roofs.contenders(self.case.roof, moved) if self.case.roof else []
-        contenders = [Contender(o.target, _native(o.calls), o.calls[0].stream) for o in alive]
+        contenders = [Contender(o.target, in_turns(o.calls), o.calls[0].stream) for o in alive]
         contenders += [Contender(name, self._rotating(call), alive[0].calls[0].stream) for name, call in peers] + roofs
         found = self._measured(contenders, {o.target for o in alive})
         entry: dict[str, Any] = {
@@ -232,7 +232,8 @@ class CaseRun:
         row["met"], row["by"] = judged(self.case.bars.get(o.target.partition(":")[0], Bar()), row)
 
 
-def _native(prepared: Sequence[Any]) -> Any:
+def in_turns(prepared: Sequence[Any]) -> Any:
+    """The calls in turns: those of the native core where all are."""
     calls = [p.call for p in prepared]
     return calls if all(c is not None for c in calls) else lambda i: prepared[i % len(prepared)]()
 

@@ -46,8 +46,8 @@ def of_rows_of_weights(x: T["B", "M", "K"], w: T["2*F", "K"], b: T["2*F"]):
 
 
 @pk.operator
-def with_bias_and_residual(x: T["M", "K"], g: T["K", "F"], bg: T["F"], u: T["K", "F"], bu: T["F"], r: T["M", "F"]):
-    return r + silu(x @ g + bg) * (x @ u + bu)
+def with_bias_and_residual(x: T["M", "K"], g: T["K", "F"], bg: T["F"], u: T["K", "F"], c: T["F"], r: T["M", "F"]):
+    return r + silu(x @ g + bg) * (x @ u + c)
 
 
 @pk.operator

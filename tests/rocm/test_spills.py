@@ -32,7 +32,7 @@ def test_attention_in_turns_of_keys_that_fill_no_tile(isa: str, sizes: dict[str,
     needs_clang(isa)
     built = pk.build("attention", f"hip:{isa}", dtype="bf16", B=1, H=1, G=2, D=128, causal=causal, **sizes)
     assert "pk::OnlineSoftmax" in built.source
-    assert (built.resources["spills"], built.resources["scratch_bytes"]) == (0, 0)
+    assert built.resources and (built.resources["spills"], built.resources["scratch_bytes"]) == (0, 0)
 
 
 @pytest.mark.slow

@@ -91,4 +91,5 @@ def test_the_backward_on_the_machine(isa: str, sizes: dict[str, Any], causal: bo
 def test_the_backward_leaves_nothing_in_memory(isa: str, keys: int, causal: bool) -> None:
     needs_clang(isa)
     built = pk.build(backward, f"hip:{isa}", dtype="bf16", causal=causal, **{**LARGE, "SK": keys})
-    assert [(k["spills"], k["scratch_bytes"]) for k in built.resources["kernels"]] == [(0, 0)] * 3
+    kernels = (built.resources or {})["kernels"]
+    assert [(k["spills"], k["scratch_bytes"]) for k in kernels] == [(0, 0)] * 3
