@@ -291,10 +291,11 @@ def _waves_in_turns(nest: Nest, device: Device) -> Iterator[Schedule]:
 def _two_stages(nest: Nest, device: Device) -> Iterator[Schedule]:
     """RDNA, 16 bits: by the cost model 0.9 (RX 7900 XTX, 128 features) to 0.7 (RX 9070 XT) of the time of one stage."""
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
-    features = max(_features(nest, k), _features(nest, d))
+    deep, wide = _features(nest, k), _features(nest, d)
+    features = max(deep, wide)
     warps = 8 if features == 128 else 4 if features == 64 and not device.has("wmma_replicated") else 0
-    if warps and nest.dots in ("f16", "bf16") and _covers(m, 16 * warps):
-        tiles = _tiles(nest, **{m.name: 16 * warps, n.name: 32, k.name: features, d.name: _features(nest, d)})
+    if warps and deep and wide and nest.dots in ("f16", "bf16") and _covers(m, 16 * warps):
+        tiles = _tiles(nest, **{m.name: 16 * warps, n.name: 32, k.name: features, d.name: wide})
         yield Schedule(tiles, 2, warps)
 
 

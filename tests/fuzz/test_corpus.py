@@ -12,7 +12,7 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices (of those that are
-interpreted every sixth file), and, in turns, one in sixteen on the others, there on one device in turns; the slow tests try all
+interpreted every sixth file), and, in turns, one in eleven on the others, there on one device in turns; the slow tests try all
 on all.
 """
 
@@ -43,7 +43,7 @@ NAMED = {
 """How a docstring names a language; C++ is not CUDA C++."""
 
 
-TURNS = 16
+TURNS = 11
 """Of so many files one is tried on a language that its docstring does not name."""
 
 

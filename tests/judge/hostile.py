@@ -99,7 +99,7 @@ CPP = (
     more_cpp("endless-include", "honest(x, out);", "a file without end", '#include "/dev/zero"\n',
              kind="compile|timeout|memory|crash", slow=True),
     more_cpp("embeds", "honest(x, out);", "a file in the text",
-             f"#if __has_include(\"{PRIVATE}\")\n#error root:seen\n#endif\n", correct=True),
+             f"#if __has_include(\"{PRIVATE}\")\n#error root:seen\n#endif\n", kind="compile"),
     more_cpp("own-environment", "honest(x, out);", "the compiler's environment", '#include "/proc/self/environ"\n'),
     more_cpp("doubles", "out[0] = F9;", "a text that doubles", "#define F0 1+1\n" + "".join(
         f"#define F{n + 1} F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}+F{n}\n" for n in range(9)),
