@@ -208,7 +208,9 @@ def _too_small(op: t.Dot, line: str) -> list[Missing]:
     (_, m), (_, n), k = *dims, lhs.size(op.axis)
     units = (16, 8, 8) if op.precision == "tf32" else (4, 8, 4)
     if lhs.dtype in MULTIPLIED:
-        units = (16, 8, 32 // DTYPES[lhs.dtype].bytes)
+        size = DTYPES[lhs.dtype].bytes
+        along_n = t.tile_type(op.rhs).axes[-1] != op.axis  # n is the line of a tile in shared memory, copied 16 bytes at a time
+        units = (16, max(8, 16 // size) if along_n else 8, 32 // size)
     if not any(size % unit for size, unit in zip((m, n, k), units, strict=True)):
         return []
     return [Missing(f"a product of {m} x {k} by {k} x {n} tiles", line,

@@ -144,6 +144,19 @@ def test_tiles_below_an_instruction_are_refused_before_they_are_compiled(dtype: 
         pk.build("matmul", target="cuda:sm_80", dtype=dtype, M=64, N=64, K=64, schedule={"m": 16, "n": 16, "k": 16, **tile})
 
 
+def test_lines_of_bytes_below_a_copy_are_refused_where_they_are_copied_whole() -> None:
+    def product(x: pk.Tensor["M", "K", pk.i8], y: pk.Tensor["K", "N", pk.i8]):
+        return pk.matmul(x, y, dtype=pk.i32)
+
+    def turned(x: pk.Tensor["M", "K", pk.i8], y: pk.Tensor["N", "K", pk.i8]):
+        return pk.matmul(x, y.T, dtype=pk.i32)
+
+    tiles = dict(m=16, n=8, k=32)
+    with pytest.raises(MissingRuleError, match="multiples of 16, 16 and 32"):
+        pk.build(pk.operator(product), target="cuda:sm_80", M=64, N=64, K=64, schedule=tiles)
+    assert pk.build(pk.operator(turned), target="cuda:sm_80", M=64, N=64, K=64, schedule=tiles).source  # lines along k
+
+
 @pytest.mark.parametrize("tiles", [dict(m=16, n=256, k=128, stages=4, warps=4), dict(m=128, n=256, k=64, stages=5, warps=8)])
 def test_operands_beyond_the_memory_of_a_block_are_refused_with_the_line(tiles: dict[str, int]) -> None:
     with pytest.raises(ScheduleError, match=r"matmul.py:\d+: matmul takes \d+ bytes of shared memory .* sm_90a has 232448"):
