@@ -43,7 +43,8 @@ class Case:
         roof: ``copy`` or ``read`` of the same bytes beside it, or ``""`` for what computes.
         flops: operations that count, where they are not those of the operator (a causal mask halves them).
         scales: standard deviations of inputs other than 1.
-        integers: inputs that are labels below the dim named.
+        integers: inputs that are labels below the dim named, one in nine of which is to be ignored.
+        indices: inputs that are integers from one number on and below another.
         eager: ``sdpa`` asks for every backend of PyTorch's attention instead of the operator's own expression.
         tiny: values for the dry run.
     """
@@ -57,6 +58,7 @@ class Case:
     flops: int | None = None
     scales: Mapping[str, float] = field(default_factory=dict)
     integers: Mapping[str, str] = field(default_factory=dict)
+    indices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     eager: str = ""
     tiny: Mapping[str, Any] = field(default_factory=dict)
 

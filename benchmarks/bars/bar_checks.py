@@ -81,6 +81,8 @@ def make_inputs(case: Case, program: TensorProgram, device: str, seed: int) -> d
             top = int(dict(case.values)[case.integers[arg.name]])
             held.array.random_(0, top, generator=generator)
             held.array[::9] = -100
+        elif arg.name in case.indices:
+            held.array.random_(*case.indices[arg.name], generator=generator)
         else:
             held.array.normal_(0, case.scales.get(arg.name, 1.0), generator=generator)
     return made

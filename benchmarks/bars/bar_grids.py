@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bar_cases import Bar, Case
@@ -101,7 +103,37 @@ def rows() -> Iterator[Case]:
                        integers={"labels": "N"} if operator == "cross_entropy" else {})  # fmt: skip
 
 
-GRIDS = {"matmul": products, "attention": attentions, "rows": rows}
+# ---- layers
+
+_LAYER = Path(__file__).with_name("bar_layers.py")
+
+
+def _layer(name: str, **values: int) -> Case:
+    sizes = " ".join(f"{n}={v}" for n, v in values.items())
+    return Case(f"{name} {sizes} bf16", f"{_LAYER}:{name}", "bf16", values, BARS,
+                scales={"w": 0.02, "gate": 0.02, "up": 0.02})  # fmt: skip
+
+
+def layers() -> Iterator[Case]:
+    """24 parts of language models that are several operations in PyTorch (bar_layers.py)."""
+    for n, k in ((14336, 4096), (2816, 1024)):
+        for m in (4096, 300, 64, 1):
+            yield _layer("gated", M=m, N=n, K=k)
+    for m in (4096, 64, 1):
+        yield _layer("normed_gated", M=m, N=16384, K=2048)
+    for s, heads, half, k in (
+        (4096, 32, 64, 4096), (8192, 8, 64, 4096), (2048, 16, 32, 1024), (16, 32, 64, 4096), (1, 32, 64, 4096),
+    ):  # fmt: skip
+        yield _layer("rotated", S=s, H=heads, D=half, K=k)
+    for batch, heads, group, d, size, count in (
+        (32, 8, 4, 128, 16, 512), (1, 8, 4, 128, 16, 512), (1, 8, 8, 128, 16, 8192), (64, 8, 1, 128, 16, 64),
+        (8, 1, 16, 128, 64, 256), (128, 8, 4, 64, 16, 128), (16, 4, 8, 128, 1, 4096), (3, 7, 5, 96, 16, 190),
+    ):  # fmt: skip
+        sizes = {"B": batch, "H": heads, "G": group, "D": d, "P": batch * count, "page": size, "N": count}
+        yield replace(_layer("paged", **sizes), indices={"table": (0, batch * count), "length": (1, size * count + 1)})
+
+
+GRIDS = {"matmul": products, "attention": attentions, "rows": rows, "layers": layers}
 
 
 def grid(names: str, part: str = "1/1") -> list[Case]:
