@@ -56,6 +56,18 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class CompiledLaunch(Launch):
+    """The same of a kernel that host code had compiled first (``kernel.warmup(..)[grid](..)``), on a device."""
+
+    @property
+    def digest(self) -> str:
+        raise NotImplementedError("compiled kernels are launched on devices, where nothing else is interpreted")
+
+    def again(self) -> None:
+        compiled_launcher()(self.function, self.named["grid"])(*self.args)
+
+
+@dataclass(frozen=True)
 class Constant:
     """Contents that hang on no input."""
 
@@ -84,10 +96,19 @@ class Again:
 @functools.cache
 def launchers() -> dict[type, Callable[..., Any]]:
     """What launches, by the kind of kernel; first called before there is a stranger's text that could replace it."""
+    compiled_launcher()
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction
 
     return {kind: kind.run for kind in (JITFunction, InterpretedFunction)}
+
+
+@functools.cache
+def compiled_launcher() -> Callable[..., Callable[..., Any]]:
+    """What launches compiled kernels, given a grid; first called when :func:`launchers` is."""
+    from triton.compiler.compiler import CompiledKernel
+
+    return CompiledKernel.__getitem__
 
 
 @dataclass
@@ -123,11 +144,11 @@ class Noted:
 
     # ---- while the host function runs
 
-    def launched(self, function: Any, args: Sequence[Any], named: Mapping[str, Any]) -> None:
-        tensors = list(_tensors((args, named)))
+    def launched(self, launch: Launch) -> None:
+        tensors = list(_tensors((launch.args, launch.named)))
         self.kept += tensors
         self.varying.update(map(_storage, tensors))
-        self.steps.append(Launch(function, tuple(args), dict(named), self.tuning))
+        self.steps.append(launch)
 
     def computed(self, function: Any, args: Sequence[Any], named: Mapping[str, Any], result: Any) -> None:
         name = function.overloadpacket.__name__
@@ -193,6 +214,7 @@ def noting(arguments: Sequence[Any]) -> Iterator[Noted]:
 
 @contextmanager
 def _launches_noted(found: Noted) -> Iterator[None]:
+    from triton.compiler.compiler import CompiledKernel
     from triton.runtime.autotuner import Autotuner
 
     mine = threading.get_ident()
@@ -212,8 +234,19 @@ def _launches_noted(found: Noted) -> Iterator[None]:
                 result = launch(function, *args, grid=evaluated if callable(grid) else grid, warmup=False, **named)
             finally:
                 found.launching = False
-            found.launched(function, args, {**named, "grid": tuple(taken[0]), "warmup": False})
+            named = {**named, "grid": tuple(taken[0]), "warmup": False}
+            found.launched(Launch(function, tuple(args), named, found.tuning))
             return result
+
+        return run
+
+    def of_compiled(kernel: Any, grid: Any) -> Callable[..., Any]:
+        launch = compiled_launcher()(kernel, grid)
+
+        def run(*args: Any, **stream: Any) -> None:
+            launch(*args, **stream)
+            if not found.launching and threading.get_ident() == mine:
+                found.launched(CompiledLaunch(kernel, args, {"grid": tuple(grid)}))
 
         return run
 
@@ -241,6 +274,7 @@ def _launches_noted(found: Noted) -> Iterator[None]:
     with ExitStack() as stack:
         for kind, launch in launchers().items():
             stack.enter_context(_replaced(kind, "run", noted(launch)))
+        stack.enter_context(_replaced(CompiledKernel, "__getitem__", of_compiled))
         stack.enter_context(_replaced(Autotuner, "_bench", unnoted(Autotuner._bench)))
         stack.enter_context(_replaced(Autotuner, "run", tuned(Autotuner.run)))
         yield

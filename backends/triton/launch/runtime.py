@@ -17,6 +17,9 @@ from .executable import TritonExecutable
 class TritonRuntime:
     """The first CUDA or ROCm device torch sees, if its instruction set is the target's."""
 
+    parts = ("kernels", "host")
+    recalls = True
+
     def available(self, target: Target) -> Availability:
         if find_spec("torch") is None or find_spec("triton") is None:
             return Availability(False, "torch and triton are needed: pip install 'portakern[triton]'")
