@@ -163,7 +163,7 @@ _HELD = {
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
     "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",), "thirds_wgmma": ("Thirds", "sum_of"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tensor_memory": ("TensorAccumulator", "TensorPipeline"),
-    "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks",),
+    "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks", "page_table"),
     "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip
 HOME = {word: header for header, words in _HELD.items() for word in words}

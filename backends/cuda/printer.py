@@ -35,6 +35,7 @@ DIALECT = Dialect(
     "CUDA C++",
     types={name: text for name, text in TYPES.items() if not name.endswith("fnuz")},
     register_operands=frozenset({("A", "accumulator")}),
+    unrolled_slots=3,
     private_walks=True,
     takes_pixels=True,
     member="PK_DEVICE",
@@ -216,7 +217,12 @@ class CudaPrinter(Printer):
                 f"                 {', '.join(map(str, taps))});  // where the tap lies"]  # fmt: skip
 
     def on_Fetch(self, s: Fetch) -> list[str]:
-        return [f"{s.ring.name}.fetch({s.ring.map.name}, {', '.join(map(str, s.ring.at))});"]
+        ring, pages = s.ring, s.ring.pages
+        if pages is None:
+            alone = "if (pk::lane() == 0) " if s.alone else ""
+            return [f"{alone}{ring.name}.fetch({ring.map.name}, {', '.join(map(str, ring.at))});"]
+        table = self.word("page_table", str(pages.height), pages.table, pages.count, pages.step, pages.among)
+        return [f"{ring.name}.fetch_pages({ring.map.name}, {table}, {', '.join(map(str, ring.at))});"]
 
     def on_Take(self, s: Take) -> list[str]:
         kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")

@@ -152,7 +152,8 @@ def in_thirds(plan: CudaKernelPlan) -> dict[str, Any]:
     fill, at = copied.body[found[0]], found[1]
     assert isinstance(fill, p.Fill)
     thirds = _thirds(dot, plan.free_names().fresh("thirds", "thirds_of_both")) if plan.products == UNIT_READS else None
-    again = SumAgain((_changed(copied.body[at]),), "", replace(fill, define=False, note=""), thirds)
+    body = (_changed(copied.body[at]),)
+    again = SumAgain(body, fill=replace(fill, define=False, note=""), thirds=thirds)
     shared = (*copied.shared, thirds) if thirds is not None else copied.shared
     return {"body": (*copied.body[:at], again, *copied.body[at + 1 :]), "shared": shared}
 

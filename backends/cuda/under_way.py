@@ -161,6 +161,9 @@ def _started(s: StartProducts, under_way: UnderWay) -> tuple[list[p.Statement], 
 
 def _around(s: p.Loop | p.Block, under_way: UnderWay) -> tuple[list[p.Statement], p.Statement, UnderWay]:
     """What stands before a block that starts products, the block, and what is under way behind it."""
+    if isinstance(s, p.Block) and s.when is not None:  # none may be under way behind it only sometimes
+        body, left = _ordered(s.body, ())
+        return _completed(under_way, 0), replace(s, body=(*body, *_completed(left, 0))), ()
     if isinstance(s, p.Block):
         body, left = _ordered(s.body, under_way)
         return [], replace(s, body=tuple(body)), left

@@ -93,7 +93,8 @@ class Nest:
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
-    ``products`` how many products with one operand in common a walk makes.
+    ``products`` how many products with one operand in common a walk makes; ``uneven``: walks along attention's keys end where
+    numbers in arrays say, such as the lengths of sequences.
     """
 
     family: str
@@ -109,6 +110,7 @@ class Nest:
     precision: str = "ieee"
     turned: bool = False
     products: int = 1
+    uneven: bool = False
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

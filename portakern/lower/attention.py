@@ -4,12 +4,15 @@ block or in parts by several.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from portakern.errors import LoweringError, ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.size import product
 from portakern.lower.attention_parts import attention_in_parts
 from portakern.lower.attention_walk import settle, walk
+from portakern.lower.bounds import find_bounds
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, merge
 from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, covered, grid, one_by_one
@@ -30,7 +33,8 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
             raise NoSchedule(f"attention needs tiles that cover {run.name}, whose size is open: {run.extent}")
     dots, first = (tt.tensor_type(x.lhs).dtype for x in (found.out, scores))
     again = _sums_features(request, found)
-    schedule = request.choose(request.nest("attention", domain, live=4, dots=dots, passes=1 + again, scores=first))
+    nest = request.nest("attention", domain, live=4, dots=dots, passes=1 + again, scores=first)
+    schedule = request.choose(replace(nest, uneven=_ends_by_data(request, found, domain)))
     one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:
@@ -52,6 +56,12 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
+
+
+def _ends_by_data(request: Request, found: Attention, domain: Domain) -> bool:
+    """Whether walks along the keys end where numbers in arrays say."""
+    (walked,) = domain.role("n")[0].classes
+    return any(x.read is not None for x in find_bounds(found.weights.softmax.s, walked, request.classes))
 
 
 def _domain(request: Request, found: Attention, scores: tt.Contract) -> Domain:

@@ -10,8 +10,9 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..hopper.planning import UNITS
 
-_FEWEST_ROWS = 17
-"""Fewer queries than this are a matter of reading keys and values, and fit the small tiles of mma.sync."""
+_FEW_ROWS = 16
+"""So few queries, or fewer, are a matter of reading keys and values: the copy engine brings them while most rows of a
+warpgroup's tile are idle.  Where it cannot, the small tiles of mma.sync are better."""
 
 
 def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -23,8 +24,9 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     granule = 16 // DTYPES[dtype].bytes
     if not all(isinstance(a.extent, int) and 0 < a.extent <= 256 and a.extent % granule == 0 for a in (k, d)):
         return
-    if _extent(m) < _FEWEST_ROWS or not isinstance(n.extent, int) or n.extent == 0:
+    if not isinstance(n.extent, int) or n.extent == 0:
         return
+    few = _extent(m) <= _FEW_ROWS
     width, features = (-(-_extent(a) // 64) * 64 for a in (k, d))
     heads = 1
     for axis in nest.role("batch"):
@@ -33,14 +35,14 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     high = [(128, 8), (64, 4)] if heads * -(-_extent(m) // 128) * 2 > device.count("units", UNITS) else [(64, 4), (128, 8)]
     for rows, warps in high if _extent(m) > 64 else [(64, 4)]:
         for keys in (128, 64) if max(width, features) <= 128 else (64,):
-            if rows % keys:
+            if rows % keys and not few:
                 continue  # whole tiles of keys would not end where rows begin
-            for stages in (2, 3):
+            for stages in (3, 2) if few else (2, 3):
                 bytes_ = (rows * width + keys * (width + features) * stages) * 2
                 if bytes_ + 2048 <= device.count("shared_bytes_per_block"):
                     sizes = {m.name: rows, n.name: keys, k.name: width, d.name: features}
                     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
-                    yield Schedule(tiles, stages, warps, (("split", 2),))
+                    yield Schedule(tiles, stages, warps, (*((("mma", "wgmma"),) if few else ()), ("split", 2)))
 
 
 def _extent(axis: NestAxis) -> int:

@@ -15,6 +15,7 @@ from portakern.ir.size import Size
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..plans import CudaKernelPlan
 from ..under_way import AsyncProduct, Fed, Feed, StartProducts, Take, ordered
+from .pages import Pages
 
 _QUERY = "query"
 
@@ -23,7 +24,7 @@ _QUERY = "query"
 class Ring(p.StatementPart):
     """An operand that the copy engine brings through ``slots`` slots of shared memory, described by ``map``.
 
-    ``at`` is where its tile begins: row, column, then batches, the innermost first.
+    ``at`` is where its tile begins: row, column, then batches, the innermost first; ``pages`` where its rows lie in some.
     """
 
     UNREAD = ("shared",)
@@ -33,6 +34,7 @@ class Ring(p.StatementPart):
     map: TensorMap
     slots: int
     at: tuple[PlanTerm, ...]
+    pages: Pages | None = None
 
     @property
     def bytes(self) -> int:
@@ -46,14 +48,16 @@ class Ring(p.StatementPart):
     def __str__(self) -> str:
         box = " x ".join(map(str, self.map.box))
         at = ", ".join(map(str, self.at))
-        return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({at}) by boxes of {box}"
+        pages = f", {self.pages}" if self.pages else ""
+        return f"ring {self.name}: {self.slots} slots, from {self.map.array} at ({at}) by boxes of {box}{pages}"
 
 
 @dataclass(frozen=True)
 class Fetch(p.Statement):
-    """The producer sets the next tile of ``ring`` going, once there is room."""
+    """The producer sets the next tile of ``ring`` going, once there is room; one lane of a warp does so where ``alone``."""
 
     ring: Ring
+    alone: bool = False
 
     def __str__(self) -> str:
         return f"fetch the next tile of {self.ring.name}"
@@ -139,9 +143,13 @@ class WalkPlan(CudaKernelPlan):
     def producer(self) -> tuple[p.Statement, ...]:
         """What the producer does for each block of rows."""
         assert self.query is not None and self.keys is not None and self.values is not None
-        fetched = (Fetch(self.keys), Fetch(self.values))
-        walk = (s for x in self.parts for s in (*x.bounds, p.Loop(x.var, x.begin, x.end, x.step, fetched)))
-        return *self.places, *(s for s in self.before if isinstance(s, p.Scalar)), Fetch(self.query), *walk
+        query, *fetched = (Fetch(r, alone=self.by_pages and r.pages is None) for r in (self.query, self.keys, self.values))
+        walks = [p.Loop(x.var, x.begin, x.end, x.step, tuple(fetched)) for x in self.parts]
+        before = (*self.places, *(s for s in self.before if isinstance(s, p.Scalar)))
+        if self._condition is not None:
+            return *before, *self.parts[0].bounds, *self._if_any(query, *walks)
+        steps = (s for x, walk in zip(self.parts, walks, strict=True) for s in (*x.bounds, walk))
+        return *before, query, *steps
 
     @cached_property
     def consumers(self) -> tuple[p.Statement, ...]:
@@ -149,10 +157,20 @@ class WalkPlan(CudaKernelPlan):
         those of the step before weigh."""
         assert self.query is not None
         rest = [self._other_steps(n) for n, part in enumerate(self.parts) if part.most != 1]
-        return ordered([
-            *self.places, *self.before, *(s for part in self.parts for s in part.bounds), Take(_QUERY, Feed(self.query.name)),
-            self._start(self._scores), self._first_step(), *rest, self._start(self._sum), *self.after,
-        ])  # fmt: skip
+        walk = Take(_QUERY, Feed(self.query.name)), self._start(self._scores), self._first_step(), *rest, self._start(self._sum)
+        bounds = (s for part in self.parts for s in part.bounds)
+        return ordered([*self.places, *self.before, *bounds, *self._if_any(*walk), *self.after])
+
+    @property
+    def _condition(self) -> PlanTerm | None:
+        """Under which the walk has a step, if it may have none: keys beyond a length, or the last part of few."""
+        part = self.parts[0]
+        return apply(COMPARE["lt"], part.begin, part.end, fn="lt") if len(self.parts) == 1 and part.empty else None
+
+    def _if_any(self, *walk: p.Statement) -> tuple[p.Statement, ...]:
+        """``walk``, which needs a step, where it has one."""
+        when = self._condition
+        return walk if when is None else (p.Block(walk, "there are keys to walk", when),)
 
     def _start(self, *products: AsyncProduct) -> StartProducts:
         return StartProducts(products, in_turn=self.threads // WARPGROUP == 2)
@@ -172,7 +190,7 @@ class WalkPlan(CudaKernelPlan):
     def _first_step(self) -> p.Block:
         """Weights of the first step, for which the widest mask will do."""
         part = self.parts[0]
-        begin = _either(part, part.begin, self.parts[1].begin) if part.empty else part.begin
+        begin = _either(part, part.begin, self.parts[1].begin) if part.empty and len(self.parts) > 1 else part.begin
         at = p.Scalar(part.var, "i64", begin)
         return p.Block((at, *part.soften, self._pack(part), *part.hand_over), "the first step")
 
@@ -196,6 +214,11 @@ class WalkPlan(CudaKernelPlan):
     @property
     def rings(self) -> tuple[Ring, ...]:
         return tuple(r for r in (self.query, self.keys, self.values) if r is not None)
+
+    @property
+    def by_pages(self) -> bool:
+        """Whether a tile is many boxes, which a warp sets going."""
+        return any(r.pages is not None for r in self.rings)
 
     @property
     def sent(self) -> SendTile | None:

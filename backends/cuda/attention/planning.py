@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from portakern.backend import Target
+from portakern.backend import Target, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
-from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, is_zero, multiply, whole
+from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, add, is_zero, multiply, size_term, whole
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.ir.size import Size, product
+from portakern.ir.size import Size, divides, product
 
 from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
-from ..hopper.planning import UNITS, buffer_name, coordinate, described, obstacle_to_map, origins_of
+from ..hopper.planning import MOST_DIMS, UNITS, buffer_name, coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
+from .pages import PagedLoad, Pages, paged
 from .plan import JoinRows, Ring, WalkPlan, WalkSteps
 
 CACHE_SHARE = 32 << 20
@@ -47,7 +48,7 @@ def walked(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernel
         if "engine" not in asked and "wgmma" not in asked:
             return plan
         raise ScheduleError(f"{kernel.name} cannot be a walk of warpgroups on {target}: {obstacle}",
-                            hint="take mma=sync, or other tiles") from None  # fmt: skip
+                            hint="take mma=sync, or other tiles", schedule=str(kernel.schedule)) from None  # fmt: skip
 
 
 class _Obstacle(Exception):
@@ -98,7 +99,7 @@ class _Walk:
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
         maps = [*(r.map for r in rings), *sent]
         dtypes = {q.source: q.dtype for q in self.of.params}
-        kept = p.reads(before, walk, [s for s in after if not isinstance(s, SendTile)])
+        kept = p.reads(before, walk, rings, [s for s in after if not isinstance(s, SendTile)])
         described_ = {m.array for m in maps}
         params = [p.KernelParam(m.name, dtypes[m.array], "map", source=m.name) for m in maps]
         params += [q for q in self.of.params if q.role != "array" or q.source not in described_ or q.name in kept]
@@ -148,15 +149,34 @@ class _Walk:
 
     def _ring(self, operand: p.Operand, load: t.Load, slots: int) -> Ring:
         assert operand.shared is not None
-        dims = [axis for axis, _ in dims_of(load)]
-        obstacle = obstacle_to_map(load, dims, self.kernel)
-        _need(not obstacle, obstacle)
-        shared = operand.shared
+        shared, dims, stem = operand.shared, [axis for axis, _ in dims_of(load)], buffer_name(load)
         _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
-        stem = buffer_name(load)
-        spec, batch = described(load, dims, self.names.fresh(f"{stem}_map"), (shared.rows, 64))
+        of_pages = paged(load, self.key, shared.rows) if load.gathers else None
+        if isinstance(of_pages, str):
+            raise _Obstacle(f"{stem}: {of_pages}")
+        plain, height = (of_pages.plain, min(of_pages.height, shared.rows)) if of_pages else (load, shared.rows)
+        obstacle = obstacle_to_map(plain, dims, self.kernel)
+        _need(not obstacle, obstacle)
+        spec, batch = described(plain, dims, self.names.fresh(f"{stem}_map"), (height, 64))
         at = (*map(self._at, dims), *(coordinate(i, self._at) for i in reversed(batch)))
-        return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at)
+        pages = None
+        if of_pages is not None:
+            spec, pages = self._by_page(spec, load, of_pages)
+        return Ring(self.names.fresh(f"{stem}_ring"), shared, spec, slots, at, pages)
+
+    def _by_page(self, spec: TensorMap, load: t.Load, of: PagedLoad) -> tuple[TensorMap, Pages]:
+        """The map with the pages as its outermost dim, and where their numbers are."""
+        have, table = t.buffer_type(load.buffer), t.buffer_type(of.table.buffer)
+        among, apart = have.shape[of.page], have.element_strides[of.page]
+        first = Name(buffer_name(of.table))
+        for n, (index, stride) in enumerate(zip(of.table.indices, table.element_strides, strict=True)):
+            if n != of.entry:
+                _need(not index.axes or self.key not in index.axes, "its table is read otherwise")
+                first = add(first, multiply(coordinate(index, self._at), size_term(stride)))
+        granule = 16 // DTYPES[have.dtype].bytes
+        _need(divides(granule, apart) and len(spec.shape) < MOST_DIMS, "its pages lie otherwise than the copy engine can go")
+        spec = replace(spec, shape=(among, *spec.shape), strides=(apart, *spec.strides), box=(1, *spec.box))
+        return spec, Pages(first, table.shape[of.entry], table.element_strides[of.entry], of.height, among)
 
     def _at(self, axis: str) -> PlanTerm:
         return Name(self.loops[0].var) if axis == self.key else self.origins.get(axis, ZERO)
@@ -193,17 +213,14 @@ class _Walk:
                          most, empty)  # fmt: skip
 
     def _extent(self, number: int) -> tuple[int, bool]:
-        """How many steps part ``number`` of the walk can have at most (0: many), and whether it may have none.
-
-        The whole walk has one at least, since its first products begin the sums.
-        """
+        """How many steps part ``number`` of the walk can have at most (0: many), and whether it may have none."""
         row, key = self.kernel.axis[self.row], self.kernel.axis[self.key]
-        spans = [tuple(None if x is None else self._beyond(x) for x in (op.lo, op.hi)) for op in self.walks]
         _need(isinstance(key.extent, int) and key.extent > 0, "it may have no keys")
         assert isinstance(key.extent, int)
-        if len(spans) == 1:
-            _need(spans[0][0] is None and (spans[0][1] is None or spans[0][1] > 0), "some rows may see no keys")
-            return 0, False
+        if len(self.walks) == 1:
+            (walk,) = self.walks
+            return 0, walk.lo is not None or (walk.hi is not None and not self._sees_a_key(walk.hi))
+        spans = [tuple(None if x is None else self._beyond(x) for x in (op.lo, op.hi)) for op in self.walks]
         (low, high), (begin, end) = spans[0], spans[-1]
         _need(len(spans) == 2 and begin is None and low is not None and high is not None and low == end and high > low >= 0,
               "its masked tiles do not come first")  # fmt: skip
@@ -213,6 +230,13 @@ class _Walk:
         aligned = row.tile % key.tile == low % key.tile == 0
         farthest = (row.steps - 1) * row.tile + low if isinstance(row.steps, int) else key.extent
         return 1 if aligned and high - low <= key.tile else 0, not farthest < key.extent
+
+    def _sees_a_key(self, end: Op) -> bool:
+        """Whether a walk from the first key on to ``end`` has a step in any case."""
+        try:
+            return self._beyond(end) > 0
+        except _Obstacle:
+            return False
 
     def _beyond(self, op: Op) -> int:
         """How far a bound of the walk lies beyond the block's first row."""

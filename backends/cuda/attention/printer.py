@@ -44,11 +44,12 @@ def _for_blocks(body: Sequence[str]) -> list[str]:
 
 def _producer(printer: Printer, k: WalkPlan) -> list[str]:
     registers = [f"pk::give_registers<{REGISTERS[k.warps][0]}>();"] if k.warps in REGISTERS else []
+    who, which = ("one warp", f"pk::warp() == {k.warps}") if k.by_pages else ("one thread", f"pk::thread() == {k.threads}")
     return [
         f"if (pk::warp() >= {k.warps}) {{",
-        "    // The producer: one thread fetches what the walk needs as soon as there is room, on into the next block of rows.",
+        f"    // The producer: {who} fetches what the walk needs as soon as there is room, on into the next block of rows.",
         *indented(registers),
-        f"    if (pk::thread() == {k.threads}) {{",
+        f"    if ({which}) {{",
         *indented(indented(_for_blocks(printer.statements(k.producer)))),
         "    }",
     ]

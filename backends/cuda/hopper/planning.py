@@ -50,7 +50,7 @@ def units_of(device: Device) -> int:
     return device.count("units", TENSOR_UNITS if device.has("tcgen05") else UNITS)
 
 
-_MOST_DIMS = 5
+MOST_DIMS = 5
 FIRST = t.Index()
 """The coordinate 0, of a dim with one element."""
 _BAND = 16
@@ -152,8 +152,8 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
     granule = 16 // DTYPES[have.dtype].bytes
     if have.align % 16:
         return f"{name} is not aligned to 16 bytes"
-    if len(have.shape) > _MOST_DIMS:
-        return f"{name} has more than {_MOST_DIMS} dims"
+    if len(have.shape) > MOST_DIMS:
+        return f"{name} has more than {MOST_DIMS} dims"
     if any(index.plain is None and not _of_block(index, kernel) for index in op.indices) or set(dims) - {
         i.plain for i in op.indices
     }:

@@ -270,7 +270,8 @@ class Printer:
         return [head, *indented(self.statements(s.body)), "}"]
 
     def on_Block(self, s: p.Block) -> list[str]:
-        return [f"{{{f'  // {s.note}' if s.note else ''}", *indented(self.statements(s.body)), "}"]
+        head = "{" if s.when is None else f"if ({s.when}) {{"
+        return [f"{head}{f'  // {s.note}' if s.note else ''}", *indented(self.statements(s.body)), "}"]
 
     def pipelined(self, s: p.Loop, pipe: p.Pipeline) -> list[str]:
         """The loop with its copies ``slots - 1`` steps ahead: one barrier a step, since a slot is refilled only after the
@@ -283,7 +284,13 @@ class Printer:
         first = "0" if begin == 0 else self.names.fresh(f"first_{s.var}")
         if begin != 0:
             lines.append(f"const int64_t {first} = {s.begin};")
-        for n in range(ahead):
+        rolled = pipe.slots > self.dialect.unrolled_slots
+        if rolled:
+            n = self.names.fresh("ahead")
+            at = f"{n} * {s.step}" if begin == 0 else f"{first} + {n} * {s.step}"
+            lines += [NOT_UNROLLED, f"for (int {n} = 0; {n} < {ahead}; ++{n}) {{",
+                      f"    if ({at} < {s.end}) {pipe.stage}({at}, {n});", f"    {self.word('commit')};", "}"]
+        for n in range(0 if rolled else ahead):
             at = str(n * s.step) if begin == 0 else f"{first} + {n * s.step}" if n else first
             inside = begin == 0 and end is not None and n * s.step < end
             lines += [f"{'' if inside else f'if ({at} < {s.end}) '}{pipe.stage}({at}, {n});", self.word("commit") + ";"]
@@ -300,7 +307,10 @@ class Printer:
             f"{pipe.slot} = {next_slot};",
         ]
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, head, *indented(body), "}"]
+        return [*lines, *([NOT_UNROLLED] if rolled else []), head, *indented(body), "}"]
+
+
+NOT_UNROLLED = "#pragma unroll 1  // so deep a pipeline, unrolled, takes longer to fetch than to do"
 
 
 def _axes(x: Layout) -> str:

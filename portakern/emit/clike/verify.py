@@ -30,6 +30,7 @@ class _Scope:
                 self._loop(s)
                 continue
             if isinstance(s, p.Block):
+                self._readable(s, p.reads(s.when))
                 _Scope(self.plan, self.known).block(s.body)
                 continue
             self._readable(s, p.reads(s))

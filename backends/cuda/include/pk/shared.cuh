@@ -89,13 +89,20 @@ PK_DEVICE void copy_chunks(S& to, const T* origin, int64_t row_stride, int rows_
     });
 }
 
+constexpr int kFewChunks = 8;  // of a thread, whose addresses lie at distances that the compiler knows
+
 template <int Threads, class T, int R, int C>
 PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
     using S = Shared<T, R, C>;
+    if constexpr (R * S::chunks % Threads == 0 && Threads % (8 * S::chunks) == 0 && R * S::chunks <= kFewChunks * Threads) {
+        copy_chunks<Threads>(to, origin, row_stride, rows_left, cols_left);  // at the same swizzled column of rows 8 apart
+        return;
+    }
 #pragma unroll
     for (int n = thread(); n < R * S::chunks; n += Threads) {  // a loop: products on tensor cores need the registers
         const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-        const int there = row < rows_left ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+        const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
+        const int there = within(row, rows_left) ? cols : 0;
         const T* from = there > 0 ? origin + row * row_stride + col : origin;
         ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
     }
@@ -147,7 +154,8 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
 
 template <int Threads, class Fact = Unknown, class T, int R, int C>
 PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, int64_t col_stride) {
-    stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
+    if constexpr (Fact::aligned) stage_vectors<Threads>(to, origin, row_stride, kAll, kAll);
+    else stage<Threads, Fact>(to, origin, row_stride, col_stride, R, C);
 }
 
 /// The same for Lines, which may be the other way round: then, or where 16 bytes at a time are not possible, element by

@@ -38,6 +38,23 @@ template <int Group, bool Last> struct RowBlocks {
     }
 };
 
+/// Of keys in pages of `Height` rows: `entries` integers from `first` on, `step` apart, each the number of a page of `among`.
+template <int Height, class I> struct PageTable {
+    const I* first;
+    int64_t entries, step, among;
+
+    /// The page that holds row `row` of the sequence; -1, which lies outside of every array, where there is none.
+    PK_DEVICE int page_of(int64_t row) const {
+        const int64_t entry = row / Height;
+        if (entry >= entries) return -1;
+        const int64_t page = static_cast<int64_t>(first[entry * step]);
+        return page >= 0 && page < among ? static_cast<int>(page) : -1;
+    }
+};
+template <int Height, class I> PK_DEVICE PageTable<Height, I> page_table(const I* first, int64_t entries, int64_t step, int64_t among) {
+    return {first, entries, step, among};
+}
+
 /// Slots of shared memory through which one operand S comes. Each has two barriers: `full` counts the bytes that have arrived,
 /// `empty` the `Warps` that have read them. Every thread has its own copy and is either producer or consumer.
 template <class S, int Slots, int Warps> struct Ring {
@@ -69,6 +86,30 @@ template <class S, int Slots, int Warps> struct Ring {
         for (int c = 0; c < S::cols; c += S::panel)
             ptx::copy_box(slots[slot].data + c * S::rows, map, full + slot, static_cast<int>(col) + c, static_cast<int>(row),
                           static_cast<int>(batch)...);
+        advance();
+    }
+
+    /// The same of rows in pages, by a whole warp: a box for each page, or for the part of one that a tile covers, of which every
+    /// lane looks one up and starts it, since one thread would be slower than memory.
+    template <int Height, class I, class... Batch>
+    PK_DEVICE void fetch_pages(const TensorMap& map, const PageTable<Height, I>& table, int64_t row, int64_t col, Batch... batch) {
+        constexpr int rows = min_of(Height, S::rows), panels = S::cols / S::panel, boxes = S::rows / rows * panels;
+        constexpr int turns = (boxes + kWarp - 1) / kWarp;
+        int pages[turns];
+#pragma unroll
+        for (int t = 0; t < turns; ++t) pages[t] = table.page_of(row + (lane() + t * kWarp) / panels * rows);
+        if (lane() == 0) {
+            ptx::barrier_wait(empty + slot, parity ^ 1);
+            ptx::barrier_expect(full + slot, S::bytes);
+        }
+        __syncwarp();
+#pragma unroll
+        for (int t = 0; t < turns; ++t) {
+            const int box = lane() + t * kWarp, first = box / panels * rows, c = box % panels * S::panel;
+            if (box < boxes)
+                ptx::copy_box(slots[slot].data + c * S::rows + first * S::panel, map, full + slot, static_cast<int>(col) + c,
+                              static_cast<int>(row % Height), static_cast<int>(batch)..., pages[t]);
+        }
         advance();
     }
 

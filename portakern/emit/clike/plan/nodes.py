@@ -502,13 +502,15 @@ class Loop(Statement):
 
 @dataclass(frozen=True)
 class Block(Statement):
-    """Statements with names of their own."""
+    """Statements with names of their own, done ``when`` a condition holds that is the same for all threads."""
 
     body: tuple[Statement, ...]
     note: str = ""
+    when: PlanTerm | None = None
 
     def __str__(self) -> str:
-        return "\n".join([f"block: {self.note}", *(indented(str(s)) for s in self.body)])
+        head = f"block: {self.note}" if self.when is None else f"when {self.when}: {self.note}"
+        return "\n".join([head, *(indented(str(s)) for s in self.body)])
 
 
 def _listed(terms: Iterable[PlanTerm]) -> str:
