@@ -139,12 +139,21 @@ TARGETS = ("cuda:sm_90a", "cuda:sm_80", "triton:sm_90", "hip:gfx942", "sycl:pvc"
 @pytest.mark.parametrize("group", [32, 64, 96, 128])
 def test_no_step_reaches_past_its_group(target: str, group: int) -> None:
     """Else it would multiply zeros."""
-    made = program(weights_by_repeat(group, pk.i8), target, "bf16", M=512, N=512, G=16)
+    made = program(weights_by_repeat(group, pk.i8), target, "bf16", M=384, N=512, G=16)
     kernel, *joins = made.kernels
     assert all(k.family == "elementwise" for k in joins)
     (dot,) = (op for op in kernel.body.walk() if isinstance(op, t.Dot))
     assert not kernel.axis[dot.axis].ragged
     assert t.tile_type(dot.lhs).dtype == "bf16"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_for_many_rows_weights_are_dequantised_once(target: str) -> None:
+    """Else each block of rows would do it again, and none could have them brought as they lie."""
+    made = program(weights_by_repeat(128, pk.i8), target, "bf16", M=512, N=256, G=4)
+    first, product, *_ = made.kernels
+    assert first.family in ("elementwise", "transpose") and [a.dtype for a in made.by_role("temporary")][:1] == ["bf16"]
+    assert product.family == "contraction" and not any(t.buffer_type(a).dtype == "i8" for a in product.args)
 
 
 @pytest.mark.parametrize("make", [lambda: scaled_blocks, lambda: weights_by_repeat(16, pk.i8)], ids=["sums", "weights"])
