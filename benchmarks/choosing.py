@@ -1,12 +1,13 @@
-"""How well the default schedules of products are chosen: each case of the grid by every schedule near the listed ones.
+"""How well default schedules of products and attention are chosen: cases of grids by every schedule near the listed ones.
 
     python benchmarks/choosing.py --targets cuda:h200,triton:h200 --part 1/4 --out c1      times them, into c1.jsonl
+    python benchmarks/choosing.py --grid attention,layers --only 8192,paged --out c2       of attention, the same
     python benchmarks/choosing.py --report c1.jsonl c2.jsonl                               chosen against the best of its space
 
-The space: what the backend lists, each with its sums in 1, 2, 4, .. parts as long as that gives units more to do, and in
-Triton with and without programs that take several blocks.  Kernels are compiled in other processes, held against the default's
-result, and timed in turns.  The report prints in how many cases the one chosen then is within 5% of the best, the same of what
-this tree chooses, and how far the model of :mod:`portakern.emit.product_time` is off.
+The space: what the backend lists, each with its sums (in attention its keys) in 1, 2, 4, .. parts as long as that gives units
+more to do, and in Triton with and without programs that take several blocks.  Kernels are compiled in other processes, held
+against the default's result, and timed in turns.  The report prints in how many cases the one chosen then is within 5% of the
+best, the same of what this tree chooses, and how far the model of :mod:`portakern.emit.product_time` is off.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ from portakern.tuning.limits import refused  # noqa: E402
 from portakern.tuning.tuner import nests_of  # noqa: E402
 
 Asked = dict[str, Value]
-MOST = 22
-"""Schedules of a case that are tried, the listed ones first."""
+MOST = {"contraction": 22, "attention": 32}
+"""Schedules of a case that are tried, the listed ones first, by the family of its nest."""
 
 
 def asked(s: Schedule) -> Asked:
     return {**dict(s.tiles), "stages": s.stages, "warps": s.warps, **dict(s.options)}
 
 
-def product_of(nests: Sequence[Nest]) -> Nest:
-    return next(n for n in nests if n.family == "contraction")
+def nest_of(nests: Sequence[Nest]) -> Nest:
+    return next(n for n in nests if n.family in MOST)
 
 
 def space(nest: Nest, target: Any) -> list[Asked]:
@@ -65,10 +66,13 @@ def space(nest: Nest, target: Any) -> list[Asked]:
     for s in (v for base in listed for v in (base, *_variants(base, nest, device))):
         if not refused(nest, s, device):
             found.setdefault(str(s), asked(s))
-    return list(found.values())[:MOST]
+    return list(found.values())[: MOST[nest.family]]
 
 
 def _variants(s: Schedule, nest: Nest, device: Any) -> Iterator[Schedule]:
+    if nest.family == "attention":
+        yield from _keys_in_parts(s, nest, device)
+        return
     units = device.count("units", 128)
     (m,), (n,), (k,) = (nest.role(r) for r in "mnk")
     blocks = prod(ceil(a.extent / s.tile(a.name)) for a in (m, n))  # type: ignore[operator]
@@ -80,6 +84,17 @@ def _variants(s: Schedule, nest: Nest, device: Any) -> Iterator[Schedule]:
     for parts in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64):
         if 0.4 * units <= blocks * parts <= 2 * units and steps // parts >= 2:
             yield Schedule(s.tiles, s.stages, s.warps, tuple(sorted({**plain, "split_k": parts}.items())))
+
+
+def _keys_in_parts(s: Schedule, nest: Nest, device: Any) -> Iterator[Schedule]:
+    units, (n,) = device.count("units", 128), nest.role("n")
+    heads = prod(a.extent for a in nest.role("batch"))  # type: ignore[misc]
+    steps = ceil(n.extent / s.tile(n.name))  # type: ignore[operator]
+    plain = {name: v for name, v in s.options if name != "split_k"}
+    for parts in (1, 2, 3, 4, 8, 16, 32, 64, 96):
+        if parts == 1 or (0.7 * units <= heads * parts <= 10 * units and steps // parts >= 2):
+            options = {**plain, "split_k": parts} if parts > 1 else plain
+            yield Schedule(s.tiles, s.stages, s.warps, tuple(sorted(options.items())))
 
 
 def build(case: Case, target: str, schedule: Asked | None) -> str:
@@ -97,7 +112,7 @@ class Trial:
     def __init__(self, case: Case, target: str, pool: ProcessPoolExecutor) -> None:
         self.case, self.target = case, target
         self.work = bar_peers.work_of(case, target)
-        self.nest = product_of(nests_of(self.work))
+        self.nest = nest_of(nests_of(self.work))
         self.asked: list[Asked | None] = [None, *space(self.nest, registry().target(target))]
         self.built: list[Future[str]] = [pool.submit(build, case, target, a) for a in self.asked]
 
@@ -146,7 +161,9 @@ def timed(given: argparse.Namespace) -> None:
     targets, out = given.targets.split(","), given.out.with_name(given.out.name + ".jsonl")
     place = place_of(targets, Options(budget_s=0.04, min_samples=12, max_samples=60, width=0.01), ())
     done = {(e["case"], e["target"]) for e in earlier(out)}
-    left = [(c, t) for c in grid(given.grid, given.part) for t in targets if (c.name, t) not in done]
+    words = [w for w in given.only.split(",") if w]
+    cases = [c for c in grid(given.grid, given.part) if not words or any(w in c.name for w in words)]
+    left = [(c, t) for c in cases for t in targets if (c.name, t) not in done]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(given.jobs, context) as pool, out.open("a") as file:
         trials: list[Trial] = []
@@ -182,7 +199,7 @@ def report(files: Sequence[Path]) -> None:
         near = sum(min(e["times"].values()) >= 0.95 * e["times"]["0"] for e in mine)
         print(f"{target}: chosen within 5% of the best of its space in {near} of {len(mine)} cases")
         print(f"{target}: what is chosen now was timed in {_now(mine)}")
-        if off := [x for e in mine for x in bar_model.errors(e)]:
+        if off := [x for e in mine if e["case"].startswith("matmul") for x in bar_model.errors(e)]:
             print(f"{target}: the model is off by {sum(off) / len(off):.1%} in the mean of {len(off)} times")
 
 
@@ -190,7 +207,7 @@ def _now(entries: Sequence[dict[str, Any]]) -> str:
     """How the schedules that this tree chooses did among those that were timed."""
     cases, near, timed = {c.name: c for names in GRIDS.values() for c in names()}, 0, 0
     for e in entries:
-        nest = product_of(nests_of(bar_peers.work_of(cases[e["case"]], e["target"])))
+        nest = nest_of(nests_of(bar_peers.work_of(cases[e["case"]], e["target"])))
         target = registry().target(e["target"])
         us = bar_model.time_of(e, registry().language(target.language).schedules(nest, target.device)[0])
         timed += us is not None
@@ -201,8 +218,9 @@ def _now(entries: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--targets", default="cuda:h200,triton:h200")
-    parser.add_argument("--grid", default="matmul", help="as for benchmarks/nvidia.py, of products")
+    parser.add_argument("--grid", default="matmul", help="as for benchmarks/nvidia.py, of products and attention")
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--only", default="", help="cases whose name contains one of these words, separated by commas")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--limit", type=float, default=540, help="seconds after which no further case is begun")
     parser.add_argument("--out", type=Path, default=Path("choosing"))

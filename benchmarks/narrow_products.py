@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,27 +36,6 @@ def product_i8(a: pk.Tensor["M", "K"], b: pk.Tensor["K", "N"]):
     return pk.matmul(a, b, pk.i32)
 
 
-# ---- peers that operators do not name -------------------------------------------------------------------------------------
-
-
-def int4_product(x: Any, w: Any, zero: Any, scale: Any, group: int = 128) -> Any:
-    """torch's own product of bf16 with packed weights, which are packed anew as it wants them, once."""
-    import torch
-
-    packed, numbers = _repacked(w, zero, scale)
-    return torch.ops.aten._weight_int4pack_mm(x, packed, group, numbers)
-
-
-@lru_cache(maxsize=4)
-def _repacked(w: Any, zero: Any, scale: Any) -> tuple[Any, Any]:
-    import torch
-
-    swapped = w << 4 | w >> 4  # the first of two in the upper half
-    packed = torch.ops.aten._convert_weight_to_int4pack(swapped, 8)
-    zeros = pk.unpack(zero, pk.u4, scale.shape[1]).to(scale.dtype)  # of (w - 8) * scale + offset
-    return packed, torch.stack(((scale), (8 - zeros) * scale), -1).transpose(0, 1).contiguous()
-
-
 # ---- cases ----------------------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +52,7 @@ class Case(NamedTuple):
 
 def cases(size: int, rows: Sequence[int]) -> Iterator[Case]:
     n = k = size
-    int4 = f"{Path(__file__).resolve()}:int4_product"
+    int4 = f"{Path(__file__).resolve().parent / 'bars' / 'bar_int4.py'}:int4_product"
     for m in (min(r, size) if r == ROWS[0] else r for r in rows):
         plain, flops = {"M": m, "N": n, "K": k}, 2.0 * m * n * k
         yield Case("f8 rows", "f8_scaled.py:rows", "f8e4m3", {**plain, "fast": True}, flops)
