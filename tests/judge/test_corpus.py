@@ -97,12 +97,25 @@ def seen_through(target: str, bad: Sequence[Host], legal: Sequence[Host], judges
         rows |= dict(zip([h.name for h in same], found, strict=True))
     assert len(rows) == len(bad) + len(legal)
     decoys_, rights = {h.name: rows[h.name] for h in bad}, {h.name: rows[h.name] for h in legal}
-    assert {n: said(r) for n, r in decoys_.items() if r.correct or not r.error or r.error["kind"] != "decoy"} == {}
+    assert {n: said(r) for n, r in decoys_.items() if r.correct or not r.error or r.error["kind"] not in named(n, target)} == {}
     assert all(r.error and r.error["hint"] for r in decoys_.values())
     assert {n: said(r) for n, r in rights.items() if not r.correct} == {}
     assert target == "cpp:cpu" or all("its kernels alone give the outputs" in (r.method or "") for r in rights.values())
     for name in TOLD.keys() & decoys_.keys():
         assert all(words in said(decoys_[name]) for words in TOLD[name])
+
+
+def named(decoy: str, target: str) -> tuple[str, ...]:
+    """What it is called: of Triton on a GPU, host code that takes arrays for memory of its own is only wrong, and so is a text
+    that has another kernel for the interpreter."""
+    elsewhere = target.startswith("triton") and decoy in ("triton-by-numpy", "triton-two-texts") and a_gpu()
+    return ("decoy", "values", "runtime") if elsewhere else ("decoy",)
+
+
+def a_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def said(row: Row) -> str:
