@@ -96,15 +96,15 @@ PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_s
     using S = Shared<T, R, C>;
     if constexpr (R * S::chunks % Threads == 0 && Threads % (8 * S::chunks) == 0 && R * S::chunks <= kFewChunks * Threads) {
         copy_chunks<Threads>(to, origin, row_stride, rows_left, cols_left);  // at the same swizzled column of rows 8 apart
-        return;
-    }
+    } else {
 #pragma unroll
-    for (int n = thread(); n < R * S::chunks; n += Threads) {  // a loop: products on tensor cores need the registers
-        const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-        const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
-        const int there = within(row, rows_left) ? cols : 0;
-        const T* from = there > 0 ? origin + row * row_stride + col : origin;
-        ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+        for (int n = thread(); n < R * S::chunks; n += Threads) {  // a loop: products on tensor cores need the registers
+            const int row = n / S::chunks, col = n % S::chunks * S::chunk;
+            const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
+            const int there = within(row, rows_left) ? cols : 0;
+            const T* from = there > 0 ? origin + row * row_stride + col : origin;
+            ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));
+        }
     }
 }
 
