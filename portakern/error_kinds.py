@@ -63,6 +63,7 @@ KINDS: dict[str, str] = {
     "unstable": "outputs changed while it was timed, or inputs did",
     "incomplete-timing": "the time cannot be all of the work",
     "implausible-timing": "the time is shorter than physics allows, or does not fit what was seen of it",
+    "timing-disturbed": "other work takes so much of the machine that no time can be told now: nothing is said of the kernel",
     "contender": "what was timed raised an exception",
     "no-peer": "the peer does not exist for this operator",
     "peer": "the peer's file or function cannot be used",

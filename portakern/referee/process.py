@@ -23,7 +23,7 @@ from portakern.referee.surroundings import devices, private, readable, variables
 from portakern.tools.cache import default_directory
 from portakern.tools.jail import cgroup
 from portakern.tools.jail.enter import PARTS, Spec
-from portakern.tools.process import TailReader, end_process, held, let_go, memory_of, signal_name
+from portakern.tools.process import TailReader, descendants, end_process, held, let_go, memory_of, signal_name
 
 MODES = ("require", "auto", "off")
 """Whether a jail must be whole, is made as whole as the machine allows, or is not made."""
@@ -262,6 +262,10 @@ class KernelProcess:
 
     def alive(self) -> bool:
         return self._body.alive()
+
+    def family(self) -> list[int]:
+        """The numbers of it and of all that it started and that lives."""
+        return [self._body.number, *descendants(self._body.number)]
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -44,7 +44,8 @@ CODES = {"usage": "VALIDATION_ERROR", "spec": "VALIDATION_ERROR", "import": "VAL
          "deadline": "TIMEOUT_ERROR", "incorrect": "CORRECTNESS_ERROR", "unstable": "CORRECTNESS_ERROR",
          "runtime": "RUNTIME_ERROR", "crash": "RUNTIME_ERROR", "out-of-bounds": "RUNTIME_ERROR",
          "exception": "RUNTIME_ERROR", "device-lost": "RUNTIME_ERROR",
-         "tool-missing": "SYSTEM_ERROR", "worker": "SYSTEM_ERROR", "no-jail": "SYSTEM_ERROR"}  # fmt: skip
+         "tool-missing": "SYSTEM_ERROR", "worker": "SYSTEM_ERROR", "timing-disturbed": "SYSTEM_ERROR",
+         "no-jail": "SYSTEM_ERROR"}  # fmt: skip
 """Its code for each of our kinds."""
 
 NO_KERNEL = "no-kernel"

@@ -27,7 +27,8 @@ VERDICTS = ("regressed", "now wrong", "now failing", "missing", "undecided", "sa
 FAILING = ("regressed", "now wrong", "now failing")
 """What a gate does not let through."""
 
-NOT_HERE = ("no-silicon", "no-device", "not-timed", "tool-missing", "device-lost", "worker-start", "cancelled", "deadline")
+NOT_HERE = ("no-silicon", "no-device", "not-timed", "timing-disturbed", "tool-missing", "device-lost", "worker-start",
+            "cancelled", "deadline")  # fmt: skip
 """Kinds of errors that say something of this machine and nothing of the kernel."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,11 @@ FEWER_OPERATIONS = 8.0
 HOST_HZ, HOST_OPERATIONS, HOST_NARROW = 6e9, 128, 4096
 """More than any processor's clock, and than its operations a cycle and core: two 512-bit units, or one for tiles of narrow
 numbers."""
+
+SHARE = 2 / 3
+"""What is claimed may be so much shorter than what passed by the clock of who judges."""
+
+DISTURBED = "timing-disturbed"
 
 MOST_SAMPLES = 1_000_000
 
@@ -111,6 +116,45 @@ def at_least(median_us: float, floor: Floor) -> None:
     """Raises where the time is below the floor."""
     if median_us < floor.us:
         raise implausible(f"{median_us:.4g} us is less than the {floor.us:.4g} us that {floor.why}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Microseconds a call of calls that were made together, by the clock of who judges, and how many of them somebody waited
+    for a processor."""
+
+    us: float
+    waited_us: float
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a kernel's process says that a call takes.  The shortest group, less ``slack_us`` a call for what the processes say
+    to each other, may be as much longer as :data:`SHARE` says."""
+
+    us: float
+    slack_us: float
+
+    def fits(self, groups: Sequence[Group]) -> bool:
+        return any(self._fits(g.us) for g in groups)
+
+    def hold(self, groups: Sequence[Group], stolen: bool = False) -> None:
+        """Raises where all groups took far longer than is claimed: of kind :data:`DISTURBED` where waiting for a processor
+        explains that, or a hypervisor took the machine (``stolen``).  Waiting excuses no time, it only says what to call it:
+        a kernel's own threads may make each other wait."""
+        if self.fits(groups):
+            return
+        seen = f"{self.us:.4g} us a call, where {min(g.us for g in groups):.4g} us passed by the clock of who judges"
+        raise (disturbed if stolen or any(self._fits(g.us - g.waited_us) for g in groups) else implausible)(seen)
+
+    def _fits(self, us: float) -> bool:
+        return SHARE * us - self.slack_us <= self.us
+
+
+def disturbed(why: str) -> PortakernError:
+    """Says nothing of the kernel: what else the machine did is enough to explain what was seen."""
+    return PortakernError(DISTURBED, f"no time can be told here now, since other work takes the processors: {why}",
+                          hint="time again when the machine is idle; what was checked still holds")
 
 
 def implausible(why: str) -> PortakernError:

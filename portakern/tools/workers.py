@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -30,10 +31,17 @@ from portakern.tools.worker_main import LENGTH
 
 _START = """\
 import os, sys
+from importlib.util import module_from_spec, spec_from_file_location
 sys.path[:] = sys.argv[4].split(os.pathsep)
+spec = spec_from_file_location("portakern", sys.argv[5])
+sys.modules["portakern"] = module = module_from_spec(spec)
+spec.loader.exec_module(module)
 from portakern.tools.worker_main import main
 main(*map(int, sys.argv[1:4]))
 """
+"""Finds portakern by its file: a jail may keep the folder that it lies in from being listed, by which packages are found."""
+
+_OURS = str(Path(__file__).parents[1] / "__init__.py")
 _START_TIMEOUT_S = 180.0
 _LOG_TAIL_BYTES = 8000
 _READ_BYTES = 1 << 20
@@ -384,7 +392,7 @@ def _spawn(env: Mapping[str, str | None], log: int) -> tuple[subprocess.Popen[by
     fcntl.fcntl(log, fcntl.F_SETFL, fcntl.fcntl(log, fcntl.F_GETFL) | os.O_APPEND)
     child_requests, requests = os.pipe()
     responses, child_responses = os.pipe()
-    arguments = [str(child_requests), str(child_responses), str(os.getpid()), os.pathsep.join(sys.path)]
+    arguments = [str(child_requests), str(child_responses), str(os.getpid()), os.pathsep.join(sys.path), _OURS]
     try:
         process = subprocess.Popen(
             [sys.executable, "-c", _START, *arguments],

@@ -12,14 +12,15 @@ from portakern.referee import process as referee_process
 from portakern.referee.secret import Secret
 from portakern.registry import registry
 from portakern.spec.load import load_operator
-from portakern.study import steps, timing
-from portakern.study.plausible import at_least, consistent, floors
+from portakern.study import apart, steps, timing
+from portakern.study.plausible import Claim, Group, at_least, consistent, floors
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Foreign, Problem, Work, works
 from portakern.timing.roofline import Copy
 from tests.judge.attacks import cpp, numba
 from tests.judge.timed_attacks import TIMED, TimedAttack
+from tests.tools.test_waiting import busy
 
 OPTIONS = {"budget_s": 0.2, "warm_up_s": 0.02}
 
@@ -29,6 +30,13 @@ def asked(target: str, text: str, secret: Secret | None = None) -> Work:
     (work,) = works(Problem(load_operator("row_sum"), {"M": 16, "N": 32}, {}), [registry().target(target)], ["f32"],
                     foreign=foreign)  # fmt: skip
     return work
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be believed is not tried for as long as elsewhere."""
+    monkeypatch.setattr(apart, "ROUNDS_S", 2.0)
+    monkeypatch.setattr(apart, "TRIES", 1)
 
 
 @functools.cache
@@ -75,6 +83,14 @@ def test_an_honest_kernel_is_timed_by_both_clocks(cache: str):
     assert row.error is None and row.time is not None and row.evidence == "timed", row.error
     seen = row.time["judged"]
     assert seen["us"] > 0 and seen["in_part"] > 0 and seen["wholly"] > 0
+
+
+def test_a_machine_that_is_busy_is_no_fault_of_the_kernel(monkeypatch: pytest.MonkeyPatch):
+    """Both processes have one processor, with two that never rest."""
+    monkeypatch.setattr(apart, "ROUNDS_S", 0.3)
+    with busy(2):
+        row = timed("cpp:cpu", cpp("honest(x, out);"))
+    assert row.error is None or row.error["kind"] == "timing-disturbed", row.error
 
 
 def test_a_row_has_nothing_of_a_kernels_making_but_figures():
@@ -139,6 +155,23 @@ def test_figures_that_do_not_fit_together_are_refused():
                   {"samples_us": [2e6], "median_us": 2e6, "ci_low_us": 2e6, "ci_high_us": 2e6}):  # fmt: skip
         with pytest.raises(PortakernError, match="not that of its work"):
             consistent({**FIGURES, **wrong}, 1.0)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("groups", "stolen", "kind"), [
+    ([(500, 480), (140, 0)], False, ""), ([(500, 0), (400, 0)], False, "implausible-timing"),
+    ([(500, 0), (400, 300)], False, "timing-disturbed"), ([(500, 0), (400, 100)], False, "implausible-timing"),
+    ([(500, 0)], True, "timing-disturbed")])  # fmt: skip
+def test_waiting_for_a_processor_is_not_called_a_lie_and_excuses_nothing(groups: list[tuple[float, float]], stolen: bool,
+                                                                        kind: str):  # fmt: skip
+    def hold() -> None:
+        Claim(100.0, 10.0).hold([Group(*g) for g in groups], stolen)
+
+    if not kind:
+        return hold()
+    with pytest.raises(PortakernError, match="clock of who judges") as caught:
+        hold()
+    assert caught.value.kind == kind
 
 
 @pytest.mark.quick

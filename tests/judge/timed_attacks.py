@@ -73,7 +73,7 @@ def measure(*args, **more):
     short = {k: getattr(first, k) / 60 for k in ("samples_us", "median_us", "ci_low_us", "ci_high_us", "correction_us")}
     return replace(found, timings=(replace(first, **short), *found.timings[1:]))
 timing.measure = measure
-"""), "a clock that goes slowly", "implausible-timing", "by the clock of who judges"),
+"""), "a clock that goes slowly", "implausible-timing|timing-disturbed", "by the clock of who judges"),
     TimedAttack("unexchanged", "numba:cpu", numba("", PATCHED + "inside.Inside.refresh = lambda self, block, last: None\n"),
                 "inputs that are never exchanged", "implausible-timing", "exchanged 0 times"),
     TimedAttack("backwards", "numba:cpu", numba("", PATCHED + """
