@@ -4,7 +4,7 @@ It goes through the stages of :mod:`portakern.check.stages` in an order that is 
 
 - a program that is too large for all stages goes through ``FURTHER``, in which drawn parts of its outputs are compared
   (:mod:`portakern.check.restrict`), so that a softmax without its maximum is caught at any size;
-- one whose dims are open is run at other sizes than were asked for, small and ragged, through every stage.
+- one whose dims are open is run at other sizes than were asked for, small, long and ragged, through every stage.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ HIDDEN_ELEMENTS, HIDDEN_FLOPS = 30_000, 1 << 26
 BUDGET_S = 20.0
 """After so many seconds no further stage is begun; which ones are left over was drawn."""
 
-HIDDEN_SIZES = 2
+SPANS = (((1, 60), (1, 60)), ((1, 60), (60, 1500)), ((60, 190), (60, 190)))
+"""Between which all dims are, and one of them: smaller than tiles, one that is long, and all of them more than a tile with a
+rest."""
+
+HIDDEN_SIZES = len(SPANS)
 QUICK_KINDS = 3
 """How many adversarial stages a quick check has."""
 
@@ -102,15 +106,23 @@ def check_quick(executable: Executable, program: TensorProgram, sizes: Mapping[s
 
 def hidden_sizes(program: TensorProgram, rng: np.random.Generator, families: Mapping[str, Family],
                  count: int = HIDDEN_SIZES) -> list[dict[str, int]]:  # fmt: skip
-    """Sizes of the open dims that the program can be computed at: all of them small, then one of them longer."""
+    """Sizes of the open dims that the program can be computed at, one of each of :data:`SPANS` for which there are some; fewer
+    of them, drawn, where ``count`` says so."""
+    spans = SPANS if count >= len(SPANS) else [SPANS[i] for i in rng.permutation(len(SPANS))[:count]]
     found: list[dict[str, int]] = []
-    for _ in range(_TRIES if program.dims else 0):
-        sizes = {n: int(np.exp(rng.uniform(0, np.log(60)))) for n in program.dims}
-        if len(found) % 2:
-            sizes[program.dims[int(rng.integers(len(program.dims)))]] = int(np.exp(rng.uniform(np.log(60), np.log(1500))))
-        if len(found) < count and sizes not in found and _can_be(program, sizes, families):
-            found.append(sizes)
+    for most, one in spans if program.dims else ():
+        for _ in range(_TRIES):
+            sizes = {n: _between(rng, most) for n in program.dims}
+            sizes[program.dims[int(rng.integers(len(program.dims)))]] = _between(rng, one)
+            if sizes not in found and _can_be(program, sizes, families):
+                found.append(sizes)
+                break
     return found
+
+
+def _between(rng: np.random.Generator, span: tuple[int, int]) -> int:
+    """Drawn, each magnitude as likely as another."""
+    return int(np.exp(rng.uniform(*np.log(span))))
 
 
 def _can_be(program: TensorProgram, sizes: Mapping[str, int], families: Mapping[str, Family]) -> bool:

@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from mmap import mmap
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,11 @@ class Noted:
         return result
 
     def place(self, array: np.ndarray) -> tuple[int, int]:
-        """The number of its root, which was seen, and where it begins there."""
+        """The number of its root, which was seen, and where it begins: from the operator's array that it is a part of, else in
+        all memory that it belongs to.  A kernel can be told a number by either."""
         number = self._number(array)
-        return number, array.ctypes.data - self.roots[number].ctypes.data
+        own = 0 <= number < self.own
+        return number, array.ctypes.data - (self.roots[number].ctypes.data if own else begins(array))
 
     def _number(self, array: np.ndarray) -> int:
         return next((n for n, root in enumerate(self.roots) if np.may_share_memory(root, array)), -1)
@@ -255,6 +258,16 @@ def _root(array: np.ndarray) -> np.ndarray:
     while isinstance(root.base, np.ndarray):
         root = root.base
     return root if root.flags.c_contiguous and root.dtype == array.dtype else array
+
+
+def begins(array: np.ndarray) -> int:
+    """Where the memory begins of which an array is a part; 0 where Python may have chosen the place (``from_address``)."""
+    root = array
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    owner = root.base.obj if isinstance(root.base, memoryview) else root.base
+    placed = not (owner is None or isinstance(owner, bytes | bytearray | mmap) or type(owner).__module__.startswith("torch"))
+    return 0 if placed else root.ctypes.data
 
 
 def _bytes(x: np.ndarray) -> np.ndarray:

@@ -51,7 +51,8 @@ def load_module(source: Source) -> types.ModuleType:
     # A restored kernel asks for the module it was compiled in: one that every process can import.
     module = types.ModuleType(__name__)
     try:
-        _execute(source.text, shown, module.__dict__, share=bool(source.schedule))
+        with not_kept():
+            _execute(source.text, shown, module.__dict__, share=bool(source.schedule))
     except Exception as error:
         raise CompileError(f"the text of {source.operator} does not run: {error!r}", where=shown) from error
     if not callable(getattr(module, source.entry, None)):
@@ -60,6 +61,22 @@ def load_module(source: Source) -> types.ModuleType:
                            hint=f"define `{wanted}`")  # fmt: skip
     _modules[source.digest] = module
     return module
+
+
+@contextmanager
+def not_kept() -> Iterator[None]:
+    """``cache=True`` keeps nothing meanwhile: a text lies in no file beside which numba could, and portakern has a cache."""
+    from numba.core.dispatcher import Dispatcher
+    from numba.np.ufunc.ufuncbuilder import UFuncDispatcher
+
+    own = {kind: kind.enable_caching for kind in (Dispatcher, UFuncDispatcher)}
+    for kind in own:
+        kind.enable_caching = lambda self: None  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for kind, enable in own.items():
+            kind.enable_caching = enable  # type: ignore[method-assign]
 
 
 _modules: dict[str, types.ModuleType] = {}
