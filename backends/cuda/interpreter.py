@@ -50,7 +50,7 @@ _FIRST = "cuda_host.hpp"
 _HEADER = (*_FLAGS, _WATCHED, "-x", "c++-header")
 _LINKED = ("host.cpp", "races.cpp", "tensor_memory.cpp")
 """What is linked to every kernel."""
-_READ = (_FIRST, "races.hpp", "tensor_memory.hpp", "tensor_descriptors.hpp")
+_READ = (_FIRST, "builtins.hpp", "races.hpp", "tensor_memory.hpp", "tensor_descriptors.hpp")
 """What they include."""
 _parts: dict[tuple[Path, str], Path] = {}
 """What this process has compared with the cache's entry: that takes a while."""

@@ -172,3 +172,5 @@ template <class T> T __shfl_sync(unsigned, T x, int from) {
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+
+#include "builtins.hpp"
