@@ -127,7 +127,7 @@ def test_inputs_follow_the_sizes_that_are_drawn():
         return oracle.evaluate(bind(program, sizes), arrays)["out"]
 
     verdict = check_hidden(FunctionExecutable(by_oracle), program, {"M": 20, "N": 90}, families=op.families, secret=SECRET)
-    assert verdict.correct and len(seen) == 3
+    assert verdict.correct and len(seen) == 4
 
 
 def test_hidden_sizes_are_those_that_the_operator_takes():
@@ -137,7 +137,13 @@ def test_hidden_sizes_are_those_that_the_operator_takes():
 
     program = tail.program({"M": pk.dynamic, "N": pk.dynamic}, {}, "f32")
     found = hidden_sizes(program, SECRET.random(), {})
-    assert len(found) == 2 and all(s["N"] >= 40 for s in found)
+    assert len(found) == 3 and all(s["N"] >= 40 for s in found)
+
+
+def test_one_of_the_hidden_sizes_is_more_than_a_tile_in_every_dim():
+    program = pk.load_operator("matmul").program({n: pk.dynamic for n in "MNK"}, {}, "f32")
+    for _ in range(3):
+        assert any(min(s.values()) >= 60 for s in hidden_sizes(program, Secret.drawn().random(), {}))
 
 
 def test_answers_for_inputs_that_were_foreseen_are_of_no_use():

@@ -15,6 +15,7 @@ import pytest
 from portakern.study.row import Row
 from portakern.tools.cache import Cache
 from tests.judge import decoys
+from tests.judge.afresh import AFRESH
 from tests.judge.attacks import ATTACKS, DAEMON_S, Attack
 from tests.judge.decoys import Host
 from tests.judge.hostile import HOSTILE
@@ -33,7 +34,7 @@ INTERPRETED = ("triton:sm_90", "pallas:v6e")
 
 UNPRINTABLE = set(map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000))))
 
-TARGETS = sorted({a.target for a in (*HOSTILE, *UNUSUAL, *ATTACKS)})
+TARGETS = sorted({a.target for a in (*HOSTILE, *UNUSUAL, *AFRESH, *ATTACKS)})
 
 
 def task(x: Attack | Host) -> tuple[str, str]:
@@ -47,7 +48,7 @@ def by_task(some: Iterable[Attack]) -> Iterator[list[Attack]]:
 def attacks(target: str, slow: bool) -> Iterator[list[Attack]]:
     """Those of :data:`ATTACKS` that are of other tasks are judged by fresh processes in the quick tests (test_attacks.py)."""
     found = [a for a in ATTACKS if a.target == target and slow == (dict(a.dims) != SMALL)]
-    found += [a for a in (*HOSTILE, *UNUSUAL) if a.target == target and slow == (a.slow or target in INTERPRETED)]
+    found += [a for a in (*HOSTILE, *UNUSUAL, *AFRESH) if a.target == target and slow == (a.slow or target in INTERPRETED)]
     return by_task(found)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import portakern
 from portakern.errors import MissingRuleError
 from portakern.tools.workers import Job, WorkerFault, WorkerPool
 
@@ -41,6 +42,14 @@ def test_values_come_back_from_one_lasting_process(pool: WorkerPool):
     assert pool.call("worker_jobs:echo", {"a": [1, 2.5, b"x"]}) == {"a": [1, 2.5, b"x"]}
     first, second = pool.call("worker_jobs:pid"), pool.call("worker_jobs:pid")
     assert first == second != os.getpid()
+
+
+def test_a_worker_needs_no_folder_in_which_portakern_is_found(monkeypatch: pytest.MonkeyPatch):
+    """As in a jail that keeps the folder from being listed."""
+    ours = Path(portakern.__file__).parents[1]
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if Path(p or ".").resolve() != ours.resolve()])
+    with WorkerPool(1) as pool:
+        assert pool.call("worker_jobs:echo", 1) == 1
 
 
 def test_large_payloads_pass_both_ways(pool: WorkerPool):
