@@ -141,7 +141,7 @@ def test_hidden_sizes_are_those_that_the_operator_takes():
 
 
 def test_one_of_the_hidden_sizes_is_more_than_a_tile_in_every_dim():
-    program = pk.load_operator("matmul").program({n: pk.dynamic for n in "MNK"}, {}, "f32")
+    program = pk.load_operator("matmul").program(dict.fromkeys("MNK", pk.dynamic), {}, "f32")
     for _ in range(3):
         assert any(min(s.values()) >= 60 for s in hidden_sizes(program, Secret.drawn().random(), {}))
 
