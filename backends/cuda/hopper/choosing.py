@@ -99,7 +99,9 @@ def pipelines(nest: Nest, device: Device) -> list[Schedule]:
         return []
     if _extent(n) < 64 or (_extent(m) < 64 and _extent(n) < 1024):
         return []  # a few rows by a long operand are a matter of bytes in flight, of which a pipeline has most
-    fitting = [t for t in tiles if t.m == 64 or _extent(m) > 64]
+    # Of products that share an operand each has its part of the columns, of which warpgroups multiply 64 at least.
+    wide = [t for t in tiles if t.n >= 64 * nest.products or _extent(m) <= 64]
+    fitting = [t for t in wide if t.m == 64 or _extent(m) > 64]
     product = Product.of(nest, device, bytes_, units_of(device))
     if product is None:
         return [_schedule(nest, t) for t in sorted(fitting, key=lambda t: _rounds(t, nest, units_of(device)))]
