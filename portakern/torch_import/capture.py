@@ -7,7 +7,6 @@ import copy
 import functools
 import inspect
 import re
-import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
 from portakern.torch_import.aten.without import KEPT, base_of
+from portakern.torch_import.callables import as_module, code_of
 from portakern.torch_import.trees import flattened, leaves, nested, plain
 
 Dynamic = Mapping[str, Any] | Sequence[Any] | None
@@ -50,8 +50,8 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     """
     import torch
 
-    module = given if isinstance(given, torch.nn.Module) else _as_module(given)
-    loc = _line_of(module.forward if module is given else given)
+    module = as_module(given, args, kwargs)
+    loc = _line_of(given)
     simple, named = plain((args, dict(kwargs)))
     shapes = _shapes(module.forward, simple, named, dynamic)
     try:
@@ -119,27 +119,8 @@ def _shaped_as(last: Any, first: Any) -> Any:
     return last.reshape(first.shape)
 
 
-def _as_module(function: Callable[..., Any]) -> Any:
-    import torch
-
-    if not callable(function):
-        raise UsageError(f"{function!r} is neither a torch.nn.Module nor a function", hint="pk.from_torch(module, (x,))")
-    return type("Function", (torch.nn.Module,), {"forward": staticmethod(_named_forward(function))})()
-
-
-def _named_forward(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` by the name of the frames whose lines PyTorch keeps."""
-    code = getattr(function, "__code__", None)
-    if code is None or not isinstance(function, types.FunctionType):
-        return function
-    renamed = types.FunctionType(code.replace(co_name="forward"), function.__globals__, "forward", function.__defaults__,
-                                 function.__closure__)  # fmt: skip
-    renamed.__kwdefaults__ = function.__kwdefaults__
-    return renamed
-
-
-def _line_of(function: Any) -> Loc | None:
-    code = getattr(inspect.unwrap(function), "__code__", None)
+def _line_of(given: Any) -> Loc | None:
+    code = code_of(given)
     return line_at(code.co_filename, code.co_firstlineno) if code is not None else None
 
 

@@ -1,4 +1,4 @@
-"""Operations that PyTorch does not do in float64, done by others of its own."""
+"""Operations that PyTorch does not do in float64, or not of float64 and narrower floats together, done by others of its own."""
 
 from __future__ import annotations
 
@@ -36,6 +36,20 @@ def in_parts() -> Any:
     class InParts(TorchDispatchMode):
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             wanted = instead.get(str(func)) if args and getattr(args[0], "dtype", None) == torch.float64 else None
-            return (wanted or func)(*args, **(kwargs or {}))
+            args, kwargs = (args, kwargs or {}) if func._schema.is_mutable else in_one_dtype((args, kwargs or {}))
+            return (wanted or func)(*args, **kwargs)
 
     return InParts()
+
+
+def in_one_dtype(given: Any) -> Any:
+    """Arguments with all floats in float64 if some are: what a function holds in its closure, or an object in its attributes,
+    is in float32 still when all else is widened."""
+    import torch
+    from torch.utils import _pytree
+
+    flat, form = _pytree.tree_flatten(given)
+    narrow = [isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype != torch.float64 for x in flat]
+    if not any(narrow) or not any(isinstance(x, torch.Tensor) and x.dtype == torch.float64 for x in flat):
+        return given
+    return _pytree.tree_unflatten([x.double() if n else x for x, n in zip(flat, narrow, strict=True)], form)

@@ -22,6 +22,7 @@ from portakern.spec.inputs import Held, like
 from portakern.spec.operator import Operator
 from portakern.spec.traced import Traced, record
 from portakern.torch_import.arrays import as_numpy, as_tensor, in_pairs
+from portakern.torch_import.callables import name_of
 from portakern.torch_import.capture import Captured, Dynamic, capture
 from portakern.torch_import.trees import leaves
 from portakern.torch_import.types import need_torch
@@ -73,10 +74,7 @@ def from_torch(
 
 
 def _name(given: Any) -> str:
-    import torch
-
-    text = type(given).__name__ if isinstance(given, torch.nn.Module) else getattr(given, "__name__", "function")
-    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
+    text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name_of(given)).lower()
     text = re.sub(r"\W", "_", text)
     return text if text.isidentifier() else "function"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError, UsageError
-from portakern.ir.size import Size
+from portakern.ir.size import Size, Sym
 
 _SHORT = {d.long_name: d.name for d in DTYPES.values()}
 
@@ -69,8 +69,14 @@ class Sizes:
             return _product([self.read(a) for a in args])
         if kind == "Pow" and args[1].is_Integer and int(args[1]) >= 1:
             return _product([self.read(args[0])] * int(args[1]))
-        if kind in ("FloorDiv", "CleanDiv") and args[1].is_Integer:
-            return self.read(args[0]) // int(args[1])
+        if kind in ("FloorDiv", "CleanDiv"):
+            divisor = self.read(args[1])
+            if isinstance(divisor, int):
+                return self.read(args[0]) // divisor
+            if (quotient := _quotient(self.read(args[0]), divisor)) is not None:
+                return quotient
+        if kind in ("Min", "Max") and len(sizes := {self.read(a) for a in args}) == 1:
+            return sizes.pop()  # of dims that have one name
         raise NotImported(f"the size {e}, which is no sum of products of dims")
 
     def meta(self, fake: Any) -> Meta:
@@ -90,6 +96,14 @@ def _product(sizes: list[Size]) -> Size:
     for s in sizes:
         total = total * s
     return total
+
+
+def _quotient(size: Size, divisor: Sym) -> int | None:
+    """How many times ``divisor`` is in ``size``, where that is a number: 2 of 2 T and T."""
+    (monomial, count), *_ = divisor.terms
+    whole = dict(size.terms).get(monomial, 0) if isinstance(size, Sym) else 0
+    times = whole // count
+    return times if divisor * times == size else None
 
 
 def need_torch() -> None:

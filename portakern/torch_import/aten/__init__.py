@@ -4,6 +4,7 @@ from portakern.torch_import.aten import (
     activations,
     attention,
     backward,
+    bags,
     comparisons,
     complexes,
     convolutions,
@@ -25,7 +26,7 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "attention", "backward", "comparisons", "complexes", "convolutions", "indexing",
+    "activations", "attention", "backward", "bags", "comparisons", "complexes", "convolutions", "indexing",
     "norms", "orders", "pointwise", "pooling", "products",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
 ]  # fmt: skip

@@ -148,6 +148,21 @@ def _(call: Call, a: Any, b: Any) -> Traced:
     return ew.elementwise("pow", value(a, call.dtype), value(b, call.dtype), dtype=call.dtype)
 
 
+@rule("aten.hypot")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    """By the larger of both, so that squares do not overflow."""
+    a, b = ew.abs(value(a, call.dtype)), ew.abs(value(b, call.dtype))
+    large, small = ew.maximum(a, b), ew.minimum(a, b)
+    share = ew.where(ew.greater(large, 0), ew.divide(small, large), 0.0)
+    infinite = ew.equal(small, math.inf)
+    return ew.where(infinite, small, ew.multiply(large, ew.sqrt(ew.add(1.0, ew.square(share)))))
+
+
+@rule("aten.ldexp")
+def _(call: Call, x: Traced, exponent: Traced) -> Traced:
+    return ew.multiply(value(x, call.dtype), ew.exp2(value(exponent, call.dtype)))
+
+
 # ---- limits and choices ---------------------------------------------------------------------------------------------
 
 
@@ -204,7 +219,8 @@ def _bitwise(fn: str) -> Rule:
 
 
 RULES.update({f"aten.bitwise_{fn}": _bitwise(fn) for fn in ("and", "or", "xor")})
-RULES.update({"aten.bitwise_left_shift": _bitwise("shl"), "aten.bitwise_right_shift": _bitwise("shr")})
+RULES.update(dict.fromkeys(("aten.bitwise_left_shift", "aten.__lshift__"), _bitwise("shl")))
+RULES.update(dict.fromkeys(("aten.bitwise_right_shift", "aten.__rshift__"), _bitwise("shr")))
 
 
 @rule("aten.bitwise_not")

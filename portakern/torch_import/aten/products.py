@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from portakern.spec import contractions, linear, pieces, reductions, segments, views
@@ -75,6 +76,27 @@ def _of_each_group(a: Traced, b: Traced, ends: Traced) -> Traced:
     inner = wide(a.type.dtype)
     both = ew.multiply(views.expand_dims(ew.cast(a, inner), 2), views.expand_dims(ew.cast(b, inner), 1))
     return segments.segment_sum(both, _offsets(ends))
+
+
+@rule("aten._trilinear")
+def _(call: Call, a: Traced, b: Traced, c: Traced, of_a: Sequence[int], of_b: Sequence[int], of_c: Sequence[int],
+      summed: Sequence[int], unroll_dim: int = 1) -> Traced:  # fmt: skip
+    """The sum over ``summed`` of a * b * c, each with dims of 1 put in first.  What the middle one has of its own is summed
+    with one of the others before the third comes, as two products of matrices."""
+    arrays = [(x, _labels(x, gone)) for x, gone in ((a, of_a), (b, of_b), (c, of_c))]
+    kept = "".join(letter for n, letter in enumerate(_LETTERS[: a.ndim + len(of_a)]) if n not in summed)
+    (a, la), (b, lb), (c, lc) = arrays
+    between = "".join(sorted({*la, *lc} & {*lb, *kept}))
+    part = contractions.einsum(f"{la},{lc}->{between}", a, c)
+    return contractions.einsum(f"{between},{lb}->{kept}", part, b)
+
+
+_LETTERS = "abcdefghijklm"
+
+
+def _labels(x: Traced, gone: Sequence[int]) -> str:
+    """The letters of the dims of ``x`` among those of all, of which it lacks ``gone``."""
+    return "".join(letter for n, letter in enumerate(_LETTERS[: x.ndim + len(gone)]) if n not in gone)
 
 
 # ---- distances ------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ its kernels are launched."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from portakern.spec import elementwise as ew
@@ -42,6 +43,42 @@ def _(call: Call, x: Traced, low: float = 0.0, high: float = 1.0, **kwargs: Any)
 @rule("aten.normal_functional")
 def _(call: Call, x: Traced, mean: float = 0.0, std: float = 1.0, **kwargs: Any) -> Traced:
     return random.normal(call.seed(), call.shape, float(mean), float(std))
+
+
+@rule("aten.exponential")
+def _(call: Call, x: Traced, lambd: float = 1.0, **kwargs: Any) -> Traced:
+    return ew.multiply(ew.log(_above_zero(call)), -1.0 / lambd)
+
+
+@rule("aten.geometric")
+def _(call: Call, x: Traced, p: float, **kwargs: Any) -> Traced:
+    return ew.ceil(ew.multiply(ew.log(_above_zero(call)), 1.0 / math.log1p(-p)))
+
+
+@rule("aten.log_normal")
+def _(call: Call, x: Traced, mean: float = 1.0, std: float = 2.0, **kwargs: Any) -> Traced:
+    return ew.exp(random.normal(call.seed(), call.shape, float(mean), float(std)))
+
+
+@rule("aten.cauchy")
+def _(call: Call, x: Traced, median: float = 0.0, sigma: float = 1.0, **kwargs: Any) -> Traced:
+    """A quotient of two normal numbers."""
+    one, other = (random.normal(call.seed(), call.shape) for _ in range(2))
+    return ew.add(ew.multiply(ew.divide(one, other), sigma), median)
+
+
+@rule("aten.rrelu_with_noise_functional")
+def _(call: Call, x: Traced, noise: Traced, lower: float = 1 / 8, upper: float = 1 / 3, train: bool = False,
+      generator: Any = None) -> tuple[Traced, Traced]:  # fmt: skip
+    """A leaky ReLU: of random slopes in training, else of the mean one."""
+    slope = random.uniform(call.seed(), x.shape, lower, upper) if train else value((lower + upper) / 2, call.dtype)
+    below = ew.less_equal(x, 0)
+    return ew.where(below, ew.multiply(x, ew.cast(slope, call.dtype)), x), ew.where(below, slope, 1.0) if train else noise
+
+
+def _above_zero(call: Call) -> Traced:
+    """Uniform numbers in (0, 1], whose logarithms are finite."""
+    return ew.subtract(1.0, random.uniform(call.seed(), call.shape))
 
 
 @rule("aten.bernoulli.p")

@@ -1,7 +1,8 @@
 """Recurrent layers: one loop over steps for each layer and direction, by ``pk.scan``.
 
 PyTorch keeps them whole (``aten.lstm.input`` and its like) where they are not decomposed.  The weights of a layer and
-direction lie side by side: of the input, of the state, then the two biases; gates lie below each other in each of them.
+direction lie side by side: of the input, of the state, then the two biases, then that which projects the state to fewer
+features; gates lie below each other in each of them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ States = tuple[Traced, ...]
 
 @dataclass(frozen=True)
 class Weights:
-    """Of one layer in one direction.  ``state_bias`` is ``None`` where there are no biases."""
+    """Of one layer in one direction.  ``state_bias`` is ``None`` where there are no biases, ``projection`` where the state has
+    as many features as the cell."""
 
     input: Traced
     state: Traced
     input_bias: Traced | None
     state_bias: Traced | None
+    projection: Traced | None = None
 
     def of_input(self, x: Traced) -> Traced:
         return _affine(x, self.input, self.input_bias)
@@ -45,7 +48,8 @@ def _lstm(w: Weights, x: Traced, states: States) -> States:
     h, c = states
     i, f, g, o = pieces.split(ew.add(w.of_input(x), w.of_state(h)), 4, -1)
     c_new = ew.add(ew.multiply(ew.sigmoid(f), c), ew.multiply(ew.sigmoid(i), ew.tanh(g)))
-    return ew.multiply(ew.sigmoid(o), ew.tanh(c_new)), c_new
+    h_new = ew.multiply(ew.sigmoid(o), ew.tanh(c_new))
+    return (h_new if w.projection is None else _affine(h_new, w.projection, None)), c_new
 
 
 def _gru(w: Weights, x: Traced, states: States) -> States:
@@ -96,12 +100,11 @@ def _(call: Call, *args: Any) -> Any:
 
 
 def _weights(weights: Sequence[Traced], count: int, biases: bool) -> Iterator[Weights]:
-    each = 4 if biases else 2
-    if len(weights) != count * each:
-        raise NotImported("states that are projected to fewer features (proj_size)")
+    each = len(weights) // count
     for n in range(count):
         w_x, w_h, *rest = weights[n * each : (n + 1) * each]
-        yield Weights(w_x, w_h, *(rest or (None, None)))
+        biases_of = (rest.pop(0), rest.pop(0)) if biases else (None, None)
+        yield Weights(w_x, w_h, *biases_of, *rest)
 
 
 def _walk(step: Callable[[Weights, Traced, States], States], w: Weights, x: Traced, init: States,
