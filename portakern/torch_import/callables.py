@@ -71,7 +71,8 @@ def code_of(given: Any) -> Any:
         given = given.func
     function = given.forward if isinstance(given, torch.nn.Module) and hasattr(given, "forward") else given
     found = getattr(inspect.unwrap(function), "__code__", None)
-    return found if found is not None else getattr(getattr(type(function), "__call__", None), "__code__", None)
+    called = inspect.getattr_static(type(function), "__call__", None)  # of an object
+    return found if found is not None else getattr(called, "__code__", None)
 
 
 def _refuse_scripts(given: Any) -> None:

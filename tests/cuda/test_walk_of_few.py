@@ -41,7 +41,7 @@ def paged(schedule: dict[str, Any] | None = None, **dims: int) -> Source:
 
 
 def decoding(**dims: int) -> str:
-    return source_of("attention", **{**dict(B=1, H=8, G=4, SQ=1, SK=8192, D=128), **dims}).text
+    return source_of("attention", None, **{**dict(B=1, H=8, G=4, SQ=1, SK=8192, D=128), **dims}).text
 
 
 @pytest.mark.quick
@@ -73,7 +73,7 @@ def test_pages_are_fetched_by_a_warp_and_the_queries_by_one_of_it() -> None:
 def test_pages_that_are_no_parts_of_tiles_go_by_threads(dims: dict[str, int], why: str) -> None:
     with pytest.raises(ScheduleError, match=why):
         paged(TILES, **dims)
-    assert "pk::Ring" not in paged(**dims).text
+    assert "pk::Ring" not in paged(None, **dims).text
 
 
 # ---- on the CPU -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from portakern.spec import elementwise as ew
 from portakern.spec import pieces, segments, views
