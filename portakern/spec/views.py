@@ -9,7 +9,7 @@ from typing import Any
 from typing import cast as typed
 
 from portakern.dtypes import DTYPES
-from portakern.ir.size import Size, Sym, product, quotient
+from portakern.ir.size import Size, Sym, never_negative, product, quotient
 from portakern.ir.tensor import Flip, Gather, Iota, Reshape, Slice, Transpose
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
@@ -269,7 +269,9 @@ def _full_key(x: Traced, keys: tuple[Any, ...]) -> list[Any]:
 
 
 def _from_end(k: Size, size: Size) -> Size:
-    return size + k if isinstance(k, int) and k < 0 else k
+    """The place that ``k`` names in a dim of ``size``: from its end where ``k`` is known to be below 0, as ``-D`` is."""
+    below = k < 0 if isinstance(k, int) else never_negative(-k)
+    return size + k if below else k
 
 
 def _bounds(k: slice, size: Size) -> tuple[Size, Size, int]:

@@ -270,6 +270,21 @@ def test_an_operator_without_dims_has_one_default_case() -> None:
     assert [(c.name, c.dims) for c in negated.cases] == [("typical", {})]
 
 
+def test_bounds_below_0_count_from_the_end_also_where_they_are_sizes() -> None:
+    @pk.operator
+    def ends(x: pk.Tensor["M", "2*D"], y: pk.Tensor["M", "D"], z: pk.Tensor["M", "K"]):
+        d, k = x.shape[1] // 2, z.shape[1]
+        return x[:, -d:] - x[:, :-d] * y, z[:, -(k // 2) :], x[:, -d]
+
+    shapes = [tensor_type(r).shape for r in ends.trace().results]
+    assert list(map(str, shapes)) == ["(M, D)", "(M, (K) // 2)", "(M,)"]
+    x, y, z = (np.arange(3.0 * n, dtype=np.float32).reshape(3, n) for n in (8, 4, 5))
+    program = ends.program({"M": 3, "D": 4, "K": 5})
+    found = evaluate(program, dict(zip("xyz", (x, y, z), strict=True))).values()
+    for have, wanted in zip(found, (x[:, 4:] - x[:, :4] * y, z[:, -2:], x[:, 4]), strict=True):
+        np.testing.assert_array_equal(have, wanted)
+
+
 def test_strided_slices_of_a_multiple_are_equal() -> None:
     """Every n-th element of n D is D of them wherever one begins, and halves are halves."""
 
