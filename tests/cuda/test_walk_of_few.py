@@ -107,6 +107,7 @@ def test_right_for_any_table_and_length(dims: dict[str, int], more: dict[str, in
     np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.slow
 @on_the_cpu
 def test_a_page_that_is_taken_for_its_neighbour_is_seen() -> None:
     source = paged(TILES)

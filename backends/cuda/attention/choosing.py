@@ -12,7 +12,9 @@ from ..hopper.planning import UNITS
 
 _FEW_ROWS = 16
 """So few queries, or fewer, are a matter of reading keys and values: the copy engine brings them while most rows of a
-warpgroup's tile are idle.  Where it cannot, the small tiles of mma.sync are better."""
+warpgroup's tile are idle.  Where it cannot, and where keys are few as well, the small tiles of mma.sync will do."""
+
+_FEW_KEYS = 512
 
 
 def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -27,6 +29,8 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     if not isinstance(n.extent, int) or n.extent == 0:
         return
     few = _extent(m) <= _FEW_ROWS
+    if few and n.extent < _FEW_KEYS:
+        return
     width, features = (-(-_extent(a) // 64) * 64 for a in (k, d))
     heads = 1
     for axis in nest.role("batch"):

@@ -52,13 +52,13 @@ extern "C" __global__ void __launch_bounds__(128, 4) moe_grouped_matmul_2(
             pk::stage<128, pk::Aligned>(x_shared[slot], x + i0 * 512 + j0_2, 512, 1);
             pk::stage<128, pk::Aligned>(w_shared[slot], w + k * 524288 + j0_2 * 1024 + i20, 1024, 1);
         };
-        stage_j(0, 0);
-        pk::commit();
-        stage_j(64, 1);
-        pk::commit();
-        stage_j(128, 2);
-        pk::commit();
+        #pragma unroll 1  // so deep a pipeline, unrolled, takes longer to fetch than to do
+        for (int ahead = 0; ahead < 3; ++ahead) {
+            if (ahead * 64 < 512) stage_j(ahead * 64, ahead);
+            pk::commit();
+        }
         int slot = 0;
+        #pragma unroll 1  // so deep a pipeline, unrolled, takes longer to fetch than to do
         for (int64_t j0_2 = 0; j0_2 < 512; j0_2 += 64) {
             pk::wait<2, pk::ByMatrixUnit>();  // this step's operands have arrived,
             pk::sync();  // for every thread; and the slot of the step before is free
