@@ -18,7 +18,7 @@ from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention import FEATURES, KEYS, ROWS, WAVES
 from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
-from .pingpong import slice_of
+from .pingpong import slice_of, takes_turns
 from .products import product_of
 
 _MAX_THREADS = 1024
@@ -195,7 +195,7 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
     yield from _turns(nest, device)
     fits: list[tuple[bool, Schedule]] = []
     for tm, tn, tk, warps, stages in table:
-        depth = {1: max(64, tk) if device.has("mfma") else tk, 2: tk}.get(element, 16)
+        depth = {1: max(64, tk, _deepest(k, nest.dots, device)) if device.has("mfma") else tk, 2: tk}.get(element, 16)
         schedule = Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: depth}), stages, warps)
         if _lds(tm, tn, depth, element) * stages > device.count("shared_bytes_per_block"):
             continue
@@ -204,6 +204,11 @@ def _contraction(nest: Nest, device: Device) -> Iterator[Schedule]:
         fits.append((_covers(m, tm) and _covers(n, tn), schedule))
     yield from (s for good, s in fits if good)
     yield from (s for good, s in fits if not good)
+
+
+def _deepest(k: NestAxis, dtype: str, device: Device) -> int:
+    """Elements along ``k`` that the deepest matrix instruction takes which is no deeper than the sum."""
+    return max((m.k for m in device.matrix_for(dtype) if m.k <= _up(_size(k) or m.k)), default=0)
 
 
 # Tiles m x n of products whose waves take turns, and how much of the matrix cores' rate each is taken to reach next to the
@@ -218,8 +223,11 @@ FEW_ROWS = 64
 def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Tiles whose waves take turns, where they would be done before plain ones."""
     m, n, k = (nest.role(r)[0] for r in "mnk")
-    whole = all(isinstance(a.extent, int) and a.extent % 8 == 0 for a in (n, k)) and (_size(k) or 0) >= 128
-    if not device.has("mfma") or nest.dots not in ("f16", "bf16") or not whole or nest.role("reduced"):
+    if not takes_turns(device, nest.dots) or nest.role("reduced"):
+        return
+    size, deep = dtype(nest.dots).bytes, slice_of(device, nest.dots)
+    whole = all(isinstance(a.extent, int) and a.extent % (16 // size) == 0 for a in (n, k)) and (_size(k) or 0) * size >= 256
+    if not whole or (size == 1 and (nest.turned or nest.across) and not device.has("ds_read_tr")):
         return
 
     def time(tm: int, tn: int, rate: float) -> float:
@@ -228,7 +236,6 @@ def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
             tiles *= _size(axis) or 1
         return -(-tiles // product_of(device).count("units")) * tm * tn / rate
 
-    deep = slice_of(device)
     for tm, tn, rate in sorted(_TURNS, key=lambda tile: time(*tile)):
         if time(tm, tn, rate) < time(*_PLAIN):
             yield Schedule(_tiles(nest, **{m.name: tm, n.name: tn, k.name: deep}), 2, 8)

@@ -93,8 +93,8 @@ class Nest:
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
-    ``products`` how many products with one operand in common a walk makes; ``uneven``: walks along attention's keys end where
-    numbers in arrays say, such as the lengths of sequences.
+    ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
+    ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences.
     """
 
     family: str
@@ -109,6 +109,7 @@ class Nest:
     work: int = 0
     precision: str = "ieee"
     turned: bool = False
+    across: bool = False
     products: int = 1
     uneven: bool = False
 

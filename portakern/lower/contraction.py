@@ -13,7 +13,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.ir.schedule import Schedule
+from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, innermost, merge, windows_of
 from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, along, covered, grid, one_by_one
@@ -28,7 +28,7 @@ def lower_contraction(request: Request) -> Lowered:
     domain = _domain(request, contract, summed)
     operands, live = operand_dtype(contract), 3 if summed is None else 4
     nest = request.nest("contraction", domain, live, dots=operands, precision=contract.precision)
-    schedule = request.choose(replace(nest, turned=_lines_of_rows(request, domain)))
+    schedule = request.choose(_placed(request, domain, nest))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     cut = _cut(request, domain, schedule) if parts > 1 else None
@@ -59,7 +59,7 @@ def lower_pair(request: Request) -> Lowered:
         raise NoSchedule("two products that do not run along the same axes")
     domain = _domain(request, pair[0])
     nest = request.nest("contraction", domain, 3, dots=operand_dtype(pair[0]), precision=pair[0].precision)
-    schedule = request.choose(replace(nest, products=len(pair), turned=_lines_of_rows(request, domain)))
+    schedule = request.choose(replace(_placed(request, domain, nest), products=len(pair)))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
     made = _products(frame, pair, None, [*domain.role("reduced"), *domain.role("k")])
@@ -115,11 +115,17 @@ def turned(request: Request, op: tt.Contract) -> bool:
     return any(c in left for c in inner) and not any(c in right for c in inner)
 
 
-def _lines_of_rows(request: Request, domain: Domain) -> bool:
-    """Whether an array that has rows and what is summed, but no columns, is contiguous along the rows."""
-    rows, columns, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in "mnk")
-    left = [dims for dims in request.accesses() if rows.intersection(dims) and summed.intersection(dims)]
-    return not rows.isdisjoint(innermost(dims for dims in left if columns.isdisjoint(dims)))
+def _placed(request: Request, domain: Domain, nest: Nest) -> Nest:
+    """``nest``, which knows how its operands lie in memory."""
+    return replace(nest, turned=_lines_along(request, domain, "m", "n"), across=_lines_along(request, domain, "n", "m"))
+
+
+def _lines_along(request: Request, domain: Domain, free: str, other: str) -> bool:
+    """Whether an array that has the axes of the role ``free`` and what is summed, but none of the role ``other``, is contiguous
+    along the first."""
+    own, others, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in (free, other, "k"))
+    side = [dims for dims in request.accesses() if own.intersection(dims) and summed.intersection(dims)]
+    return not own.isdisjoint(innermost(dims for dims in side if others.isdisjoint(dims)))
 
 
 def _main(runs: Sequence[Run]) -> Run:

@@ -5,7 +5,7 @@
 
 from .operand import StagedOperand
 from .plan import PingPongPlan, Turn
-from .planning import WAVES, pingpong, slice_of
+from .planning import WAVES, pingpong, slice_of, takes_turns
 from .printer import print_pingpong
 
-__all__ = ["WAVES", "PingPongPlan", "StagedOperand", "Turn", "pingpong", "print_pingpong", "slice_of"]
+__all__ = ["WAVES", "PingPongPlan", "StagedOperand", "Turn", "pingpong", "print_pingpong", "slice_of", "takes_turns"]

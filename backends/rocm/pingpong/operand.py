@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from portakern.dtypes import DTYPES
 from portakern.emit.clike.terms import PlanTerm
 
 
@@ -37,7 +38,7 @@ class StagedOperand:
 
     @property
     def slot_bytes(self) -> int:
-        return self.rows * self.cols * 2
+        return self.rows * self.cols * DTYPES[self.dtype].bytes
 
     def __str__(self) -> str:
         depth = "along the lines" if self.straight else "across the lines"

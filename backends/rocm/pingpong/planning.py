@@ -30,13 +30,23 @@ OPTION = "waves"
 """The schedule's option: ``turns`` (two waves of a SIMD alternate), ``plain``, or ``auto``."""
 
 
-def slice_of(device: Device) -> int:
-    """How deep one slot is: for tiles of 256 x 256 two fill 128 of the 160 KB of LDS of CDNA 4, or all 64 KB of the others."""
-    return 64 if device.has("lds_dma_16") else 32
+_LINE = {True: 128, False: 64}
+"""Bytes of depth in one slot, with copies of 16 bytes to LDS and without: for tiles of 256 x 256 two slots fill 128 of the
+160 KB of LDS of CDNA 4, or all 64 KB of the others."""
+
+
+def slice_of(device: Device, dtype: str = "bf16") -> int:
+    """How many elements of ``dtype`` deep one slot is."""
+    return _LINE[device.has("lds_dma_16")] // DTYPES[dtype].bytes
+
+
+def takes_turns(device: Device, dtype: str) -> bool:
+    """Whether products of ``dtype`` can be done by waves in turns: of 8 or 16 bits, with a matrix instruction."""
+    return DTYPES[dtype].bytes <= 2 and device.has("mfma") and bool(device.matrix_for(dtype))
 
 
 _USUAL = {WAVES: "256 x 256 by 8 warps", interleave.WAVES: "256 x 128 by 4 warps"}
-_VECTOR = 8
+_VECTOR_BYTES = 16
 _ANYWHERE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 _REACH = 1 << 31
 _BAND = 8
@@ -57,8 +67,13 @@ def pingpong(plan: KernelPlan, planner: Planner, target: Target) -> KernelPlan:
         return _PingPong(plan, planner, target, waves).plan()
     if asked in ("turns", "interleave"):
         raise ScheduleError(f"the waves of {kernel.name} cannot take turns on {target}: {obstacle}",
-                            hint=f"take waves=plain, or tiles of {_USUAL[waves]} x {slice_of(target.device)}")  # fmt: skip
+                            hint=f"take waves=plain, or tiles of {_USUAL[waves]} x {slice_of(target.device, _element(kernel))}")
     return plan
+
+
+def _element(kernel: t.Kernel) -> str:
+    """What a kernel multiplies; 16 bits where it multiplies nothing."""
+    return next((t.tile_type(op.lhs).dtype for op in tiles_of(kernel.body) if isinstance(op, t.Dot)), "bf16")
 
 
 # ---- what stands in the way -----------------------------------------------------------------------------------------------
@@ -79,10 +94,13 @@ def _obstacle(plan: KernelPlan, kernel: t.Kernel, target: Target, waves: tuple[i
     odd = next((s for s in plan.body if not isinstance(s, (*_ANYWHERE, p.Loop))), None)
     if odd is not None:
         return f"what follows the product needs LDS, which is full ({p.kind(odd)})"
-    if t.tile_type(dot.lhs).dtype not in ("f16", "bf16"):
-        return "its elements have not 16 bits"
+    element = t.tile_type(dot.lhs).dtype
+    if not takes_turns(target.device, element):
+        return "its elements have not 8 or 16 bits"
+    if t.tile_type(dot.rhs).dtype != element:
+        return "its operands have two types"
     tiles = [n for _, n in dims_of(dot)]
-    deep = slice_of(target.device)
+    deep = slice_of(target.device, element)
     if any(n not in (128, 256) for n in tiles) or kernel.axis[dot.axis].tile != deep:
         return f"its tiles are not 128 or 256 wide and {deep} deep"
     if tiles[0] * tiles[1] > 128 * 64 * waves[0] * waves[1]:
@@ -110,18 +128,20 @@ def _obstacle_to_load(load: t.Load | None, dot: t.Dot, kernel: t.Kernel, target:
     if None in by_axis or row not in by_axis or col not in by_axis:
         return f"{name} is not read by plain coordinates"
     (rows_have, stride), (cols_have, one) = by_axis[row], by_axis[col]
-    if one != 1 or not isinstance(stride, int) or not isinstance(cols_have, int) or cols_have % _VECTOR or have.align % 16:
-        return f"the rows of {name} are not contiguous and whole vectors of {_VECTOR}"
-    if not all(divides(_VECTOR, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col):
+    size = DTYPES[have.dtype].bytes
+    vector = _VECTOR_BYTES // size
+    if one != 1 or not isinstance(stride, int) or not isinstance(cols_have, int) or cols_have % vector or have.align % 16:
+        return f"the rows of {name} are not contiguous and whole vectors of {vector}"
+    if not all(divides(vector, s) for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != col):
         return f"the rows of {name} do not begin at multiples of 16 bytes"
     straight = col == dot.axis
     if not isinstance(kernel.axis[dot.axis].extent, int):
         return "its depth is open"
     lines = kernel.axis[row].tile if straight else rows_have
-    if not isinstance(lines, int) or lines * stride * DTYPES[have.dtype].bytes >= _REACH - 512 * stride:
+    if not isinstance(lines, int) or lines * stride * size >= _REACH - 256 * stride * size:
         return f"{name} is longer than the offsets of a buffer reach"
-    if not straight and not target.device.has("ds_read_tr") and cols != 256:
-        return f"{name} is transposed by patches, of which 256 columns are needed"
+    if not straight and not target.device.has("ds_read_tr") and (cols != 256 or size != 2):
+        return f"{name} is transposed by patches of 16 bits, of which 256 columns are needed"
     return ""
 
 
@@ -179,7 +199,8 @@ class _PingPong:
     def _operands(self) -> tuple[StagedOperand, StagedOperand]:
         made: dict[str, StagedOperand] = {}
         assert self.loop.pipeline is not None
-        depth = slice_of(self.target.device)
+        element = t.tile_type(self.dot.lhs).dtype
+        depth = slice_of(self.target.device, element)
         for stage in self.loop.pipeline.copies:
             side = "rows" if stage.shared.role == "A" else "cols"
             op = self.dot.lhs if (self.row in t.tile_type(self.dot.lhs).axes) == (side == "rows") else self.dot.rhs
@@ -193,7 +214,8 @@ class _PingPong:
             stem, fresh = stage.shared.name.removesuffix("_shared"), self.planner.names.fresh
             made[side] = StagedOperand(
                 stage.shared.name, side, stage.shared.dtype, rows, cols, straight, access.origin, access.strides[0], left,
-                self.waves[side == "cols"], free // 2 * depth * 2 // (self.waves[0] * self.waves[1] * 64 * 16),
+                self.waves[side == "cols"],
+                free // 2 * depth * DTYPES[element].bytes // (self.waves[0] * self.waves[1] * 64 * _VECTOR_BYTES),
                 fresh(f"{stem}_feed"), fresh(f"{stem}_reader"),
             )  # fmt: skip
         return made["rows"], made["cols"]

@@ -121,12 +121,17 @@ PK_FN void after_wait(i32x4& x) { asm volatile("" : "+v"(x)); }  // keeps the us
 // At most N of this wave's copies to LDS are still under way.
 template <int N> PK_FN void wait_for_copies() { asm volatile("s_waitcnt vmcnt(%0)" ::"n"(N) : "memory"); }
 
-// Two reads of 4 depths x 16 each, `Apart` bytes from each other: a lane gets eight depths of one of the 16.
-template <int Offset, int Apart> PK_FN void lds_read_transposed(i32x4& to, LdsAddress from) {
+// Two reads of 4 depths (of 8 bits: 8) x 16 each, `Apart` bytes from each other: a lane gets all depths of one of the 16.
+template <int Bits, int Offset, int Apart> PK_FN void lds_read_transposed(i32x4& to, LdsAddress from) {
 #if defined(__gfx950__)
   i32x2 low, high;
-  asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(low) : "v"(from), "n"(Offset));
-  asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(high) : "v"(from), "n"(Offset + Apart));
+  if constexpr (Bits == 16) {
+    asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(low) : "v"(from), "n"(Offset));
+    asm volatile("ds_read_b64_tr_b16 %0, %1 offset:%2" : "=v"(high) : "v"(from), "n"(Offset + Apart));
+  } else {
+    asm volatile("ds_read_b64_tr_b8 %0, %1 offset:%2" : "=v"(low) : "v"(from), "n"(Offset));
+    asm volatile("ds_read_b64_tr_b8 %0, %1 offset:%2" : "=v"(high) : "v"(from), "n"(Offset + Apart));
+  }
   to.lo = low;
   to.hi = high;
 #endif

@@ -93,6 +93,10 @@ template <> struct Fragment<f16, 32> { using type = f16x8; static constexpr int 
 template <> struct Fragment<bf16, 32> { using type = bf16x8; static constexpr int edge = 32, k = 16, lanes = 2; };
 template <> struct Fragment<xf32> { using type = Packed<xf32, f32x4>; static constexpr int edge = 16, k = 16, lanes = 4; };
 template <class Byte> struct Fragment<Byte, 16> { using type = Packed<Byte, Bytes>; static constexpr int edge = 16, k = 64, lanes = 4; };
+template <class Byte> struct Fragment<Twice<Byte>, 16> {
+  using type = Packed<Byte, i32x8>;
+  static constexpr int edge = 16, k = 128, lanes = 4;
+};
 template <int N, int Waves, class Element>  // rows of doubles are 4 apart
 using MatrixCols = choose<same<Element, double>, Spread<N, 1, 4, 16, 4, Waves, wave>, Spread<N, 4, 4, 16, 1, Waves, wave>>;
 #elif defined(__GFX12__)

@@ -352,7 +352,7 @@ template <class As = void, class Sum, class L, class A, class B> PK_FN void dot(
   using T = choose<same<As, void>, typename B::Element, As>;
   static_assert(A::free == L::rows && B::free == L::cols && A::depth == B::depth, "m x k times k x n");
   if constexpr (has_matrix<T>) {
-    using Step = Fragment<T, edge_of<L>>;
+    using Step = choose<goes_twice_as_deep<T> && A::depth % 128 == 0, Fragment<Twice<T>>, Fragment<T, edge_of<L>>>;
     static_assert(A::depth % Step::k == 0, "the depth is a multiple of a matrix step's");
 #pragma unroll
     for (int step = 0; step < A::depth / Step::k; ++step) {

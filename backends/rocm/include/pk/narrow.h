@@ -68,6 +68,11 @@ struct xf32 {};  // names products of floats of which 10 bits of the mantissa ar
 // What a lane hands to a matrix instruction of elements T that have no vector type.
 template <class T, class Words> struct Packed { Words words; };
 
+// Names steps that are twice as deep as others of the same elements, and whether there are instructions for them: CDNA 4
+// multiplies 8-bit floats 128 deep at twice the rate of 32 deep.
+template <class T> struct Twice {};
+template <class T> constexpr bool goes_twice_as_deep = false;
+
 // ---- matrix instructions ------------------------------------------------------------------------------------------
 //
 // As in device.h; a CDNA lane holds 16 consecutive depths (8 and 8 where an instruction is 32 deep, 4 where it is 16).
@@ -104,6 +109,24 @@ PK_FN f32x4 matrix_step(f32x4 d, Packed<matrix_f8e4m3, Bytes> x, Packed<matrix_f
 PK_FN f32x4 matrix_step(f32x4 d, Packed<matrix_f8e5m2, Bytes> x, Packed<matrix_f8e5m2, Bytes> y) {
   d = __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(low(x.words), low(y.words), d, 0, 0, 0);
   return __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(high(x.words), high(y.words), d, 0, 0, 0);
+}
+#endif
+
+#if defined(__gfx950__)
+template <> constexpr bool goes_twice_as_deep<f8e4m3> = true;
+template <> constexpr bool goes_twice_as_deep<f8e5m2> = true;
+
+// One instruction of depth 128.  Its blocks may have scales; without scales LLVM takes the instruction that has none.
+template <int Format> PK_FN f32x4 matrix_step_128(f32x4 d, i32x8 x, i32x8 y) {
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(x, y, d, Format, Format, 0, 0, 0, 0);
+}
+
+PK_FN f32x4 matrix_step(f32x4 d, Packed<f8e4m3, i32x8> x, Packed<f8e4m3, i32x8> y) {
+  return matrix_step_128<0>(d, x.words, y.words);
+}
+
+PK_FN f32x4 matrix_step(f32x4 d, Packed<f8e5m2, i32x8> x, Packed<f8e5m2, i32x8> y) {
+  return matrix_step_128<1>(d, x.words, y.words);
 }
 #endif
 

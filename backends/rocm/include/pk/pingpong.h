@@ -23,22 +23,27 @@ using Quarters = Layout<Spread<R, 1, 16, 1, R / 2 / WavesM / 16, WavesM, wave * 
 
 namespace detail {
 
+// How many steps of a part one matrix instruction takes.
+template <class T, int Steps> constexpr int at_once = goes_twice_as_deep<T> && Steps % 2 == 0 ? 2 : 1;
+
 // One matrix instruction of a quarter: number N of them, step by step.
-template <int I, int J, int N, bool AsFloats = false, class L, class T, int TM, int TN, int Steps>
-PK_FN void one_of(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
-  using V = typename Fragment<T>::type;
-  constexpr int s = N / (TM * TN), i = N / TN % TM, j = N % TN;
-  f32x4 d;
-  float* const at = &acc.v[I * TM + i][(J * TN + j) * 4];
+template <int I, int J, int N, bool AsFloats = false, class Sum, class L, class T, int TM, int TN, int Steps>
+PK_FN void one_of(Tile<Sum, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
+  constexpr int once = at_once<T, Steps>, s = N / (TM * TN) * once, i = N / TN % TM, j = N % TN;
+  using V = typename choose<once == 2, Fragment<Twice<T>>, Fragment<T>>::type;
+  MatrixAccumulator<Sum, 16> d;
+  Sum* const at = &acc.v[I * TM + i][(J * TN + j) * 4];
   __builtin_memcpy(&d, at, sizeof d);
-  const V x = bitcast<V>(cols.v[j][s]), y = bitcast<V>(rows.v[i][s]);
+  V x, y;
+  __builtin_memcpy(&x, &cols.v[j][s], sizeof x);
+  __builtin_memcpy(&y, &rows.v[i][s], sizeof y);
   if constexpr (AsFloats) d = matrix_step_as_floats(d, x, y);
   else d = matrix_step(d, x, y);
   __builtin_memcpy(at, &d, sizeof d);
 }
 
-template <int I, int J, int N = 0, class L, class T, int TM, int TN, int Steps>
-PK_FN void multiply_as_floats(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
+template <int I, int J, int N = 0, class Sum, class L, class T, int TM, int TN, int Steps>
+PK_FN void multiply_as_floats(Tile<Sum, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
   if constexpr (N < TM * TN * Steps) {
     one_of<I, J, N, true>(acc, rows, cols);
     multiply_as_floats<I, J, N + 1>(acc, rows, cols);
@@ -56,9 +61,9 @@ template <int First, int Last, class Work, class... More> PK_FN void pieces(cons
   }
 }
 
-template <int I, int J, int N = 0, class L, class T, int TM, int TN, int Steps, class... Works>
-PK_FN void multiply_from(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols, const Works&... works) {
-  constexpr int all = TM * TN * Steps, sum = (0 + ... + Works::pieces);
+template <int I, int J, int N = 0, class Sum, class L, class T, int TM, int TN, int Steps, class... Works>
+PK_FN void multiply_from(Tile<Sum, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols, const Works&... works) {
+  constexpr int all = TM * TN * Steps / at_once<T, Steps>, sum = (0 + ... + Works::pieces);
   if constexpr (N < all) {
     one_of<I, J, N>(acc, rows, cols);
     constexpr int first = N * sum / all, last = (N + 1) * sum / all;
@@ -74,8 +79,8 @@ PK_FN void multiply_from(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, co
 }  // namespace detail
 
 // Quarter (I, J) of the accumulator += rows * cols, ahead of whatever the other wave of the SIMD issues meanwhile.
-template <int I, int J, class L, class T, int TM, int TN, int Steps>
-PK_FN void multiply(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
+template <int I, int J, class Sum, class L, class T, int TM, int TN, int Steps>
+PK_FN void multiply(Tile<Sum, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols) {
   __builtin_amdgcn_s_setprio(1);
   if constexpr (flushes<typename Fragment<T>::type>) {
     by_floats_if_any(rows.small | cols.small, [&] PK_INLINE { detail::multiply_as_floats<I, J>(acc, rows, cols); },
@@ -87,8 +92,8 @@ PK_FN void multiply(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const P
 }
 
 // The same with reads and copies evenly between the products: for a wave that has its SIMD to itself.
-template <int I, int J, class L, class T, int TM, int TN, int Steps, class... Works>
-PK_FN void multiply_while(Tile<float, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols,
+template <int I, int J, class Sum, class L, class T, int TM, int TN, int Steps, class... Works>
+PK_FN void multiply_while(Tile<Sum, L>& acc, const Part<T, TM, Steps>& rows, const Part<T, TN, Steps>& cols,
                           const Works&... works) {
   detail::multiply_from<I, J>(acc, rows, cols, works...);
 }

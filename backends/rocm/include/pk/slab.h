@@ -8,7 +8,7 @@
 
 namespace pk {
 
-// One step's slice of an operand of 16-bit elements, R x C as it lies in memory, in two halves along the free dim.
+// One step's slice of an operand of 8- or 16-bit elements, R x C as it lies in memory, in two halves along the free dim.
 //
 // Chunks of 16 bytes are permuted inside a line (XOR with bits of the line's number), so that neither copying nor reading
 // meets a bank of LDS twice.  An upright slab has the depth along its lines.  Where memory has it the other way round, gfx950
@@ -27,7 +27,8 @@ template <class T, int R, int C, Depth D, int Parts, int Threads = 8 * wave> str
   static constexpr int free = straight ? R : C, depth = straight ? C : R;
   static constexpr int line = (upright ? depth : free / 2) * size;  // bytes
   static constexpr int half = free / 2 * depth * size;
-  static_assert(size == 2 && (upright ? line == 64 || line == 128 : line == 128 || line == 256), "lines fill the banks");
+  static_assert(upright ? line == 64 || line == 128 : size == 2 ? line == 128 || line == 256 : line == 64 || line == 128,
+                "lines fill the banks");
   char data[2 * half] __attribute__((aligned(1024)));
 
   // Where byte `at` of line n is, in a half.
@@ -35,12 +36,14 @@ template <class T, int R, int C, Depth D, int Parts, int Threads = 8 * wave> str
 
   PK_FN static int key(int n) {
     if constexpr (upright) return Swizzle<line>::key(n);
+    else if constexpr (size == 1) return line == 128 ? ((n >> 1 & 3) | (n >> 4 & 1) << 2) << 4  // eight lines, 16 bytes of each
+                                                     : ((n >> 2 & 1) | (n >> 4 & 1) << 1) << 4;
     else if constexpr (line == 256) return ((n & 3) | (n >> 3 & 1) << 2) << 5;  // four lines are read at once, 32 bytes of each
     else return ((n >> 1 & 1) | (n >> 3 & 1) << 1) << 5;
   }
 };
 
-// What a lane holds of one half: `Tiles` tiles of 16 by `Steps` steps of 32 deep, 8 elements of each.  `small` tells
+// What a lane holds of one half: `Tiles` tiles of 16 by `Steps` steps of 64 bytes deep, 16 bytes of each.  `small` tells
 // which lanes of the wave hold subnormal ones, where that matters (subnormal.h).
 template <class T, int Tiles, int Steps> struct Part {
   using Element = T;
@@ -61,9 +64,10 @@ template <class S, int H> struct Reading {
 };
 
 template <class S> struct Reader {
-  static constexpr int tiles = S::free / 2 / S::parts / 16, steps = S::depth / 32;
+  static constexpr int tiles = S::free / 2 / S::parts / 16, steps = S::depth * S::size / 64;
   using Fragments = Part<typename S::Element, tiles, steps>;
   static constexpr int starts = S::upright ? steps : tiles;  // the rest is in the instructions' offsets
+  static constexpr int rows = 8 / S::size, deep = 64 / S::size;  // of one transposing read by 16 lanes, of a step
 
   LdsAddress slots;
   int own[starts];
@@ -73,7 +77,7 @@ template <class S> struct Reader {
 #pragma unroll
     for (int n = 0; n < starts; ++n) {
       own[n] = S::upright ? S::place(part * tiles * 16 + l, n * 64 + group * 16)
-                          : S::place(group * 8 + l / 4, (part * tiles + n) * 32 + l % 4 * 8);
+                          : S::place(group * (deep / 4) + l * rows / 16, ((part * tiles + n) * 2 * S::size + l % (16 / rows)) * 8);
     }
   }
 
@@ -87,7 +91,7 @@ template <class S> struct Reader {
   template <int H, int N> PK_FN void piece(Fragments& to, LdsAddress slab) const {
     constexpr int inner = S::upright ? tiles : steps, n = N / inner, i = N % inner;
     if constexpr (S::upright) lds_read<H * S::half + i * 16 * S::line>(to.v[i][n], slab + own[n]);
-    else lds_read_transposed<H * S::half + i * 32 * S::line, 4 * S::line>(to.v[n][i], slab + own[n]);
+    else lds_read_transposed<8 * S::size, H * S::half + i * deep * S::line, rows * S::line>(to.v[n][i], slab + own[n]);
   }
 
  private:

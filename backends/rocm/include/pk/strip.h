@@ -124,7 +124,7 @@ template <class S, int Slots> struct StripReader {
       constexpr int i = N % S::tiles, s = N / S::tiles;
       if constexpr (starts == 1) lds_read<i * 32 * S::line>(to.v[i][s], own[0] ^ s * 32);
       else if constexpr (S::upright) lds_read<i * 32 * S::line>(to.v[i][s], own[s]);
-      else lds_read_transposed<s * 16 * S::line, 8 * S::line>(to.v[i][s], own[i]);
+      else lds_read_transposed<16, s * 16 * S::line, 8 * S::line>(to.v[i][s], own[i]);
       all<N + 1>(to);
     }
   }
