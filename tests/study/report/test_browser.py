@@ -50,7 +50,8 @@ def opened(browser: Browser, file: Path) -> Iterator[Any]:
     said: list[str] = []
 
     def open_(width: int = 1400, scheme: Any = "light") -> Page:
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        # Pages do not scroll smoothly, so that places that are asked for one after the other are of one moment.
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: said.append(request.url) if request.url != file.as_uri() else None)
