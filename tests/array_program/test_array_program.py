@@ -21,9 +21,17 @@ pytest.importorskip("torch")
 
 TARGETS = [registry().target("numba:cpu")]
 CASES = [(op, case, dtype) for op in library() for case in op.cases for dtype in ("f32", "bf16") if dtype in op.dtypes]
+LONG, STEPWISE = ("typical", "long", "batched"), ("gru", "lstm")
+"""The default tests have of large cases only those in f32, and of recurrent ones, which go step by step, none."""
 
 
-@pytest.mark.parametrize(("op", "case", "dtype"), CASES, ids=[f"{o.name}-{c.name}-{d}" for o, c, d in CASES])
+def slow(op, case, dtype: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] * (case.name in LONG and (dtype == "bf16" or op.name in STEPWISE))
+
+
+@pytest.mark.parametrize(("op", "case", "dtype"), [
+    pytest.param(o, c, d, id=f"{o.name}-{c.name}-{d}", marks=slow(o, c, d)) for o, c, d in CASES
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 def test_the_traced_program_on_arrays_computes_the_operator(op, case, dtype: str, kind: str):
     (work,) = works(of_case(op, case), TARGETS, [dtype])

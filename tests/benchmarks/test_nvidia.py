@@ -47,6 +47,7 @@ def test_a_dry_run(tmp_path: Path) -> None:
     ElementTree.parse(tmp_path / "bars.svg")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_not_built_fails_its_row_only(tmp_path: Path) -> None:
     command = [sys.executable, str(FILE), "--targets", "numba:cpu,triton:h200", "--tiny", "--only", "row_sum", "--against", "",
                "--budget", "0.02", "--jobs", "1", "--out", str(tmp_path / "bars")]  # fmt: skip
@@ -83,6 +84,7 @@ RESULT: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_goes_into_a_page_by_one_command(tmp_path: Path) -> None:
     run, page = tmp_path / "run.json", tmp_path / "page.md"
     run.write_text(json.dumps(RESULT))

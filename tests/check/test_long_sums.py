@@ -99,7 +99,10 @@ def assert_right(wanted: Mapping[str, Any], program: TensorProgram, got: Mapping
 
 
 @pytest.mark.parametrize("kind", ["values", *KINDS])
-@pytest.mark.parametrize(("n", "dtype"), [(2500, "f32"), (15000, "f32"), (15000, "bf16"), (100_000, "f32"), (100_000, "bf16")])
+@pytest.mark.parametrize(("n", "dtype"), [
+    (2500, "f32"), (15000, "bf16"), (100_000, "f32"),
+    *(pytest.param(n, d, marks=pytest.mark.slow) for n, d in ((15000, "f32"), (100_000, "bf16"))),
+])  # fmt: skip
 def test_sums_in_plain_orders_are_right(kind: str, n: int, dtype: str) -> None:
     program = sums.program({"M": 2, "N": n}, {}, dtype)
     inputs = stage(kind, program)
@@ -138,7 +141,7 @@ def product(a: np.ndarray, b: np.ndarray, fused: bool) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["values", *KINDS])
-@pytest.mark.parametrize(("k", "dtype"), [(15_000, "f32"), (40_000, "bf16")])
+@pytest.mark.parametrize(("k", "dtype"), [(15_000, "f32"), pytest.param(40_000, "bf16", marks=pytest.mark.slow)])
 def test_products_in_one_running_sum_are_right(kind: str, k: int, dtype: str) -> None:
     program = products.program({"M": 2, "N": 3, "K": k}, {}, dtype)
     inputs = stage(kind, program)

@@ -8,6 +8,8 @@ from portakern.registry import registry
 from portakern.testing.conformance import Check, conformance
 
 CHECKS = [check for backend in registry().backends for check in conformance(backend)]
+AGAIN, QUICK = "emits the same again", ("cpp", "cuda")
+"""What emits the whole library in processes of its own is tried by default on two languages."""
 
 
 def test_every_backend_is_found():
@@ -15,6 +17,15 @@ def test_every_backend_is_found():
     assert {b.name for b in registry().backends} >= {"cpu", "cuda", "rocm", "triton", "tpu", "sycl"}
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=str)
+def slow(check: Check) -> list[pytest.MarkDecorator]:
+    language, _, what = str(check).partition("-")
+    return [pytest.mark.slow] * (what == AGAIN and language not in QUICK)
+
+
+def test_what_is_slow_is_told_by_its_name():
+    assert 0 < sum(bool(slow(c)) for c in CHECKS) < len(CHECKS) / 5
+
+
+@pytest.mark.parametrize("check", [pytest.param(c, id=str(c), marks=slow(c)) for c in CHECKS])
 def test_conformance(check: Check):
     check.run()

@@ -47,7 +47,9 @@ def _row(op: Any, target: str, schedule: str, **dims: Any) -> Any:
 
 
 @interpreted
-@pytest.mark.parametrize(("target", "schedule"), [("cuda:sm_90a", UNIT), ("cuda:sm_90a", THREADS), ("cuda:sm_80", THREADS)])
+@pytest.mark.parametrize(("target", "schedule"), [
+    ("cuda:sm_90a", UNIT), pytest.param("cuda:sm_90a", THREADS, marks=pytest.mark.slow), ("cuda:sm_80", THREADS),
+])  # fmt: skip
 @pytest.mark.parametrize(
     ("op", "dims"),
     [

@@ -99,8 +99,8 @@ def test_what_cannot_be_a_walk_is_done_by_threads() -> None:
     "values",
     [
         dict(),
-        dict(SQ=200, SK=70),  # rows beyond the last key see them all
-        dict(SQ=70, SK=200, D=40),
+        pytest.param(dict(SQ=200, SK=70), marks=pytest.mark.slow),  # rows beyond the last key see them all
+        pytest.param(dict(SQ=70, SK=200, D=40), marks=pytest.mark.slow),
         dict(SQ=300, D=128, schedule=dict(sq=128, sk=64, warps=8)),  # several masked steps
         dict(causal=False, SK=200, dtype="f16", schedule=dict(sq=128, warps=8, stores="threads")),
         dict(operator="examples/attention_bias.py:attention_bias", B=1, H=2, S=150, D=64),

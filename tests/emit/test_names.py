@@ -33,8 +33,13 @@ def kernels(form: str, target: str, names: tuple[str, ...], folder: Path) -> lis
             for kernel in code.split("__global__")[1:]]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_80", "hip:gfx942"])
-@pytest.mark.parametrize("form", FORMS)
+LONG = {("attention", "hip:gfx942"), ("attention", "cuda:sm_80"), ("odd product", "cuda:sm_80"), ("odd product", "hip:gfx942")}
+
+
+@pytest.mark.parametrize(("form", "target"), [
+    pytest.param(f, x, marks=[pytest.mark.slow] * ((f, x) in LONG))
+    for f in FORMS for x in ("cuda:sm_90a", "cuda:sm_80", "hip:gfx942")
+])  # fmt: skip
 def test_an_array_may_be_called_like_what_the_kernel_declares(form: str, target: str, tmp_path: Path) -> None:
     plain = kernels(form, target, PLAIN, tmp_path)
     assert plain
