@@ -24,6 +24,7 @@ from portakern.torch_import.capture import in_mode, state_as_buffers
 from portakern.torch_import.in_parts import in_parts
 from portakern.torch_import.operator import ImportedOperator
 from portakern.torch_import.trees import leaves, mapped
+from portakern.torch_import.walk import SEED
 
 RELATIVE = 1e-6
 """How far both may be apart, as a share of the largest number of an output: constants that PyTorch keeps in float32 are
@@ -69,15 +70,29 @@ def agreement(operator: ImportedOperator) -> Agreement:
     program = operator.program(operator.typical.dims)
     ours = oracle.evaluate(program, widened(operator.example_arrays()))
     random = reached_by_random(program)
-    theirs = dict(zip((n for n in program.outputs if n not in operator.updates), in_float64(operator), strict=False))
-    compared = tuple(n for n in theirs if n not in random)
+    theirs = in_float64(operator)
+    own = [n for n in program.outputs if n not in operator.updates][: len(theirs)]
+    compared = tuple(n for n in own if n not in random)
     narrow = _roundings(program)
-    found = [_difference(n, ours[n], theirs[n], narrow) for n in compared]
-    return Agreement(compared, tuple(n for n in program.outputs if n not in compared), tuple(d for d in found if d is not None))
+
+    def differences(theirs: list[np.ndarray]) -> tuple[Disagreement, ...]:
+        by_name = dict(zip(own, theirs, strict=False))
+        return tuple(d for n in compared if (d := _difference(n, ours[n], by_name[n], narrow)) is not None)
+
+    found = differences(theirs)
+    if found and _has_tables(operator):
+        found = differences(in_float64(operator, constants_too=False))
+    return Agreement(compared, tuple(n for n in program.outputs if n not in compared), found)
 
 
-def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
-    """The outputs of the module itself, run by PyTorch with every float in float64.
+def _has_tables(operator: ImportedOperator) -> bool:
+    """Whether PyTorch filled tables at the import, from floats that the module makes in its own dtype."""
+    return any(n not in operator.paths and n != SEED for n in operator.bound)
+
+
+def in_float64(operator: ImportedOperator, constants_too: bool = True) -> list[np.ndarray]:
+    """The outputs of the module itself, run by PyTorch with every float in float64; without ``constants_too`` but for floats
+    that it makes from nothing, which keep their rounding until they meet others.
 
     Raises :class:`PortakernError` of kind ``no-float64`` where the module or PyTorch cannot do that.
     """
@@ -89,7 +104,7 @@ def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
     def wide(x: Any) -> Any:
         return _wide(x) if isinstance(x, torch.Tensor) else x
 
-    with (torch.no_grad(), _default_float64(torch), warnings.catch_warnings(), in_mode(module, operator.train),
+    with (torch.no_grad(), _default_float64(torch) if constants_too else contextlib.nullcontext(), warnings.catch_warnings(), in_mode(module, operator.train),
           state_as_buffers(module), _in_double(module), in_parts()):  # fmt: skip
         warnings.simplefilter("ignore")
         given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))

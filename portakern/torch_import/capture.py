@@ -17,7 +17,7 @@ from portakern.errors import PortakernError, SpecError, UsageError
 from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
-from portakern.torch_import.aten.without import KEPT, base_of
+from portakern.torch_import.aten.without import KEPT, LINES, base_of
 from portakern.torch_import.callables import as_module, code_of
 from portakern.torch_import.trees import flattened, leaves, nested, plain
 
@@ -181,7 +181,7 @@ def _decompositions() -> Any:
 
     table = torch.export.default_decompositions()
     for key in list(table.keys()):
-        if base_of(str(key)) in KEPT:
+        if base_of(str(key)) in (*KEPT, *LINES):
             del table[key]
     return table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NoReturn
@@ -30,6 +31,10 @@ from portakern.torch_import.walk import SEED, Graph, GraphInput, read
 from portakern.torch_import.weights import ModuleWeights
 
 Weights = Literal["inputs", "constants"]
+
+UNSETTLED = ("{}: whole numbers follow from rounded floats, in a table of open or very large size, so that PyTorch cannot fill it "
+             "at the import; next to a boundary a kernel may give another one than PyTorch ({}). For the same numbers, import "
+             "with fixed sizes")  # fmt: skip
 
 
 def from_torch(
@@ -70,6 +75,8 @@ def from_torch(
     with without_collections():
         captured = capture(module, args, dict(kwargs or {}), dynamic, train)
         graph = read(captured, called)
+        if graph.unsettled:
+            warnings.warn(UNSETTLED.format(called, "; ".join(graph.unsettled)), stacklevel=2)
         return ImportedOperator(called, captured, graph, args, dict(kwargs or {}), train, weights == "constants")
 
 
@@ -92,6 +99,8 @@ class ImportedOperator(Operator):
         numbers: of these, by name, among all that the example has.
         paths: of parameters and buffers in the module, by input.
         random: whether it draws random numbers.
+        unsettled: lines of the module where whole numbers follow from rounded floats of open sizes: next to a boundary kernels
+            may decide otherwise than PyTorch.
     """
 
     def __init__(self, name: str, captured: Captured, graph: Graph, args: tuple[Any, ...], kwargs: Mapping[str, Any],
@@ -106,7 +115,7 @@ class ImportedOperator(Operator):
         self.numbers = {i.name: i.number for i in graph.inputs if i.number >= 0}
         self.examples = {name: given[number] for name, number in self.numbers.items()}
         self.paths = {i.name: i.path for i in graph.inputs if i.number < 0 and i.path}
-        self.random = graph.random
+        self.random, self.unsettled = graph.random, graph.unsettled
         updated = set(self.updates.values())
         self.weights = () if train else tuple(n for n in self.bound if n != SEED and self.paths.get(n) not in updated)
         self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not

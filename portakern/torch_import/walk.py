@@ -28,6 +28,7 @@ from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
 from portakern.torch_import.places import place_of
 from portakern.torch_import.rules import RULES, Call, rule_for
+from portakern.torch_import.tables import tables_of
 from portakern.torch_import.types import Meta, NotImported, Sizes
 
 IGNORED = frozenset({"aten._assert_tensor_metadata", "aten._assert_scalar", "aten._assert_async", "aten.sym_constrain_range",
@@ -63,6 +64,7 @@ class Graph:
         updates: outputs that are new values of buffers, by the buffer's path.
         random: whether the program takes a seed.
         constants: values of the inputs that are constants, which were made here.
+        unsettled: the module's lines where kernels may decide otherwise than PyTorch, because floats of open sizes are rounded.
     """
 
     program: TensorProgram
@@ -71,6 +73,7 @@ class Graph:
     updates: Mapping[str, str]
     random: bool
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    unsettled: tuple[str, ...] = ()
 
 
 def read(captured: Captured, name: str) -> Graph:
@@ -96,6 +99,7 @@ class Walk:
     seeds: int = 0
     given: int = 0
     lifted: dict[str, np.ndarray] = field(default_factory=dict)
+    made: dict[str, np.ndarray] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
     why: dict[Any, str] = field(default_factory=dict)
 
@@ -105,6 +109,7 @@ class Walk:
         self.kinds = {s.arg.name: (s.kind.name, s.target or "") for s in exported.graph_signature.input_specs
                       if hasattr(s.arg, "name")}  # fmt: skip
         self.seed = Arg(SEED, TensorType((), "i64"))
+        self.tables = tables_of(exported.graph, self.held())
         with recording() as ops:
             for node in exported.graph.nodes:
                 with on_behalf_of(place_of(node)):
@@ -121,7 +126,8 @@ class Walk:
         program = TensorProgram(self.name, Block(args, tuple(ops)), outputs=tuple(outputs),
                                 scalars=(SEED,) if self.seeds else ())  # fmt: skip
         program, constants = with_constants(canonicalise(program), self.lifted)
-        for name in constants:
+        constants = {**self.made, **constants}
+        for name in [n for n in constants if n not in self.made]:
             of = next(a for a in program.args if a.name == name)
             self.args[name] = of
             self.inputs.append(GraphInput(name, "CONSTANT", "", Meta(tensor_type(of).shape, tensor_type(of).dtype)))
@@ -135,14 +141,17 @@ class Walk:
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
         program = replace(program, body=body, scalars=(SEED,) if seed else ())
         verify_tensor_program(program)
-        return Graph(program, tuple(kept), unused, updates, bool(seed), constants)
+        unsettled = tuple(dict.fromkeys(str(place_of(n) or n) for n in self.tables.unsettled))
+        return Graph(program, tuple(kept), unused, updates, bool(seed), constants, unsettled)
 
     # ---- nodes
 
     def visit(self, node: Any) -> None:
         if node.op == "placeholder":
             self.placeholder(node)
-        elif node.op == "call_function":
+        elif node in self.tables.values:
+            self.env[node] = self.table(node, self.tables.values[node])
+        elif node.op == "call_function" and node not in self.tables.skipped:
             self.env[node] = self.called(node)
         elif node.op == "get_attr":
             self.env[node] = getattr(self.captured.exported.graph_module, str(node.target), None)
@@ -168,6 +177,27 @@ class Walk:
         if lifted is not None:
             self.lifted[name] = as_numpy(lifted)
         self.env[node] = from_pairs(Traced(self.args[name])) if meta.complex else Traced(self.args[name])
+
+    def held(self) -> dict[Any, Any]:
+        """The placeholders that are constants of the code, with their tensors."""
+        exported = self.captured.exported
+        paths = {n: path for n in exported.graph.nodes if n.op == "placeholder"
+                 for kind, path in [self.kinds.get(n.name, ("", ""))] if _is_lifted(kind, path)}  # fmt: skip
+        return {n: x for n, path in paths.items() if (x := exported.constants.get(path)) is not None}
+
+    def table(self, node: Any, tensor: Any) -> Any:
+        """A tensor that PyTorch made at the import, as a constant."""
+        meta = self.meta(node, tensor)
+        if meta is None:
+            self.refused.append(node)
+            return self.hole(tensor)
+        if not meta.shape and not meta.complex:
+            return make(Literal(tensor.item(), meta.dtype))
+        name = self.fresh(f"constant_{len(self.made)}")
+        self.args[name] = Arg(name, TensorType((*meta.shape, 2) if meta.complex else meta.shape, meta.dtype))
+        self.inputs.append(GraphInput(name, "CONSTANT", "", meta))
+        self.made[name] = self.lifted[name] = as_numpy(tensor)
+        return from_pairs(Traced(self.args[name])) if meta.complex else Traced(self.args[name])
 
     def fresh(self, wanted: str) -> str:
         """A name for an input, of a path such as ``layer1.0.weight``."""
@@ -233,6 +263,8 @@ class Walk:
         complex_ = has_complex([*args, *kwargs.values()]) or any(m is not None and m.complex for m in results)
         found = complex_rule(name) if complex_ else rule_for(name)
         if found is None:
+            if (tensor := self.tables.value(node)) is not None:
+                return self.table(node, tensor)
             raise NotImported(why_not(name))
         made = found(call, *args, **kwargs)
         if not isinstance(fake, list | tuple):

@@ -8,7 +8,7 @@ from portakern.ir.core import Result
 from portakern.ir.tensor import Sort
 from portakern.spec import elementwise as ew
 from portakern.spec import orders, views
-from portakern.spec.traced import Traced, make, record
+from portakern.spec.traced import Traced, common_dtype, make, record
 from portakern.torch_import.aten.views import part
 from portakern.torch_import.rules import Call, number, rule, value
 from portakern.torch_import.types import NotImported
@@ -65,3 +65,35 @@ def _(call: Call, x: Traced, bins: int = 100, min: float = 0, max: float = 0) ->
     place = ew.cast(ew.floor(ew.multiply(ew.cast(ew.subtract(x, min), "f32"), bins / (max - min))), "i32")
     inside = ew.logical_and(ew.greater_equal(x, min), ew.less_equal(x, max))
     return orders.bincount(ew.where(inside, ew.minimum(place, bins - 1), -1), bins)
+
+
+@rule("aten.bucketize")
+def _(call: Call, values: Any, borders: Traced, out_int32: bool = False, right: bool = False) -> Traced:
+    return _bisected(call, borders, value(values, _common(values, borders)), right)
+
+
+@rule("aten.searchsorted")
+def _(call: Call, line: Traced, values: Any, out_int32: bool = False, right: bool = False, side: str | None = None,
+      sorter: Traced | None = None) -> Traced:  # fmt: skip
+    line = views.take_along(line, sorter, line.ndim - 1) if sorter is not None else line
+    return _bisected(call, line, value(values, _common(values, line)), right or side == "right")
+
+
+def _common(values: Any, line: Traced) -> str:
+    return common_dtype([values, line]) if isinstance(values, Traced) else line.type.dtype
+
+
+def _bisected(call: Call, line: Traced, values: Traced, right: bool) -> Traced:
+    """How many elements of ``line`` along its last dim are before each of ``values``; NaN is behind all of them."""
+    size = number(line.shape[-1], "the search in a line")
+    line = ew.cast(line, values.type.dtype)
+    alone = not values.ndim
+    values = views.reshape(values, (1,)) if alone else values
+    found = views.zeros(values.shape, "i32")
+    for bit in reversed(range(size.bit_length())):
+        at = ew.minimum(ew.add(found, (1 << bit) - 1), size - 1)
+        there = views.take(line, at, 0) if line.ndim == 1 else views.take_along(line, at, line.ndim - 1)
+        behind = ew.greater(there, values) if right else ew.greater_equal(there, values)
+        last = ew.add(found, 1 << bit)
+        found = ew.where(ew.logical_and(ew.less_equal(last, size), ew.logical_not(behind)), last, found)
+    return views.reshape(found, call.shape) if alone else found

@@ -58,3 +58,15 @@ def _line(call: Call, start: Any, step: Any) -> Traced:
         line = views.arange(call.shape[0], call.dtype)
     line = line if step == 1 else ew.multiply(line, value(step, call.dtype))
     return line if isinstance(start, int | float) and start == 0 else ew.add(line, value(start, call.dtype))
+
+
+@rule("aten.linspace")
+def _(call: Call, start: Any, end: Any, steps: int, **kwargs: Any) -> Traced:
+    """From both ends to the middle, so that both are exact."""
+    dtype = call.dtype if is_float(call.dtype) else "f32"
+    at = views.arange(call.shape[0], "i32")
+    start, end = value(start, dtype), value(end, dtype)
+    step = ew.divide(ew.subtract(end, start), max(steps - 1, 1))
+    up = ew.add(ew.multiply(ew.cast(at, dtype), step), start)
+    down = ew.subtract(end, ew.multiply(ew.cast(ew.subtract(steps - 1, at), dtype), step))
+    return ew.where(ew.less(at, steps // 2), up, down)

@@ -24,6 +24,9 @@ KEPT = ("aten.scaled_dot_product_attention", "aten._scaled_dot_product_flash_att
         "aten.rnn_tanh", "aten.rnn_relu")  # fmt: skip
 """What PyTorch would decompose, and is kept whole: it has a rule of its own."""
 
+LINES = ("aten.linspace", "aten.logspace")
+"""What PyTorch would decompose to operations that round otherwise: a table made of it would be another one."""
+
 
 def why_not(name: str) -> str:
     """Why ``aten.nonzero.default`` has no rule."""
