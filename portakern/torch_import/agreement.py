@@ -104,7 +104,8 @@ def in_float64(operator: ImportedOperator, constants_too: bool = True) -> list[n
     def wide(x: Any) -> Any:
         return _wide(x) if isinstance(x, torch.Tensor) else x
 
-    with (torch.no_grad(), _default_float64(torch) if constants_too else contextlib.nullcontext(), warnings.catch_warnings(), in_mode(module, operator.train),
+    default = _default_float64(torch) if constants_too else contextlib.nullcontext()
+    with (torch.no_grad(), default, warnings.catch_warnings(), in_mode(module, operator.train),
           state_as_buffers(module), _in_double(module), in_parts()):  # fmt: skip
         warnings.simplefilter("ignore")
         given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))

@@ -32,9 +32,9 @@ from portakern.torch_import.weights import ModuleWeights
 
 Weights = Literal["inputs", "constants"]
 
-UNSETTLED = ("{}: whole numbers follow from rounded floats, in a table of open or very large size, so that PyTorch cannot fill it "
-             "at the import; next to a boundary a kernel may give another one than PyTorch ({}). For the same numbers, import "
-             "with fixed sizes")  # fmt: skip
+UNSETTLED = ("{}: whole numbers follow from rounded floats, in a table of open or very large size, so that PyTorch cannot fill "
+             "it at the import; next to a boundary a kernel may give another one than PyTorch ({}). For the same numbers, "
+             "import with fixed sizes")  # fmt: skip
 
 
 def from_torch(

@@ -19,7 +19,8 @@ from portakern.torch_import.aten.without import base_of
 from portakern.torch_import.constants import LARGEST
 
 STEPS = frozenset(f"aten.{name}" for name in (
-    "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "remainder", "fmod", "floor_divide", "heaviside", "nextafter"))  # fmt: skip
+    "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "remainder", "fmod", "floor_divide", "heaviside",
+    "nextafter"))  # fmt: skip
 """Functions that give floats and jump, besides ``aten.div`` with a mode of rounding."""
 
 EXACT = frozenset(f"aten.{name}" for name in (
@@ -32,7 +33,8 @@ EXACT = frozenset(f"aten.{name}" for name in (
 """Operations that give whole numbers of whole numbers without rounding, while they are small."""
 
 VIEWS = frozenset(f"aten.{name}" for name in (
-    "view", "reshape", "_unsafe_view", "expand", "permute", "transpose", "t", "squeeze", "unsqueeze", "alias", "clone"))  # fmt: skip
+    "view", "reshape", "_unsafe_view", "expand", "permute", "transpose", "t", "squeeze", "unsqueeze", "alias",
+    "clone"))  # fmt: skip
 """Operations that give what they read: that is kept, once for all of its views."""
 
 UNREAD = frozenset(f"aten.{name}" for name in (
@@ -82,7 +84,7 @@ class _Search:
         self.place = {n: i for i, n in enumerate(self.nodes)}
         self.held = held
         self.values: dict[Any, Any] = dict(held)
-        self.origin: dict[Any, From] = {n: From.NOTHING for n in held}
+        self.origin: dict[Any, From] = dict.fromkeys(held, From.NOTHING)
         self.exact: dict[Any, bool] = {}
         self.jumps: set[Any] = set()  # constant nodes that jump with rounded floats, and what follows from such alone
         for node in self.nodes:
@@ -106,9 +108,9 @@ class _Search:
     def _unsettled(self, values: Mapping[Any, Any], skipped: set[Any]) -> Iterator[Any]:
         """The first jumps of which no table was made."""
         for node in self.nodes:
-            if node in self.jumps and node not in values and node not in skipped:
-                if not any(n in self.jumps for n in node.all_input_nodes):
-                    yield node
+            first = node in self.jumps and not any(n in self.jumps for n in node.all_input_nodes)
+            if first and node not in values and node not in skipped:
+                yield node
 
     def _is_table(self, node: Any) -> bool:
         if not _is_array(node) or not self._fits(node) or base_of(str(node.target)) in VIEWS:
@@ -203,7 +205,7 @@ def _filled(given: Any, values: Mapping[Any, Any]) -> Any:
 def _origin(node: Any, known: Mapping[Any, From]) -> From:
     import torch
 
-    if node.op != "call_function" or node.target is not operator.getitem and _is_random(node.target):
+    if node.op != "call_function" or (node.target is not operator.getitem and _is_random(node.target)):
         return From.ARRAYS
     fakes = node.meta.get("val")
     if isinstance(fakes, torch.SymInt | torch.SymFloat | torch.SymBool):
