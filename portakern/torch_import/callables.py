@@ -30,8 +30,11 @@ def as_module(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> A
     _refuse_scripts(given)
     if isinstance(given, torch.nn.Module):
         return given
+    if isinstance(given, type) and issubclass(given, torch.nn.Module):
+        raise UsageError(f"{given.__name__} is the class of a module",
+                         hint=f"import a module: pk.from_torch({given.__name__}(...), ...)")  # fmt: skip
     if not callable(given):
-        raise UsageError(f"{given!r} is neither a torch.nn.Module nor a function", hint="pk.from_torch(module, (x,))")
+        raise UsageError(f"{repr(given)[:80]} is neither a torch.nn.Module nor a function", hint="pk.from_torch(module, (x,))")
     owner = owner_of(given)
     if owner is not None:
         _refuse_scripts(owner)
@@ -59,7 +62,7 @@ def name_of(given: Any) -> str:
         given = given.func
     if isinstance(given, torch.nn.Module):
         return type(given).__name__
-    return getattr(given, "__name__", "") or type(given).__name__
+    return getattr(given, "__name__", "").replace("<lambda>", "a lambda") or type(given).__name__
 
 
 def code_of(given: Any) -> Any:

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from portakern.errors import PortakernError, SpecError, UsageError
+from portakern.errors import IRError, PortakernError, UsageError
 from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
 from portakern.torch_import.aten.without import KEPT, LINES, base_of
-from portakern.torch_import.callables import as_module, code_of
-from portakern.torch_import.trees import flattened, leaves, nested, plain
+from portakern.torch_import.callables import as_module, code_of, name_of
+from portakern.torch_import.examples import check_examples, is_traced, listed
+from portakern.torch_import.refusals import refusal
+from portakern.torch_import.surroundings import quiet, unchanged_globals
+from portakern.torch_import.trees import flattened, leaves, mapped, nested, plain
 
 Dynamic = Mapping[str, Any] | Sequence[Any] | None
 
@@ -45,38 +48,85 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     """Exports ``given`` on example inputs.
 
     Raises:
-        UsageError: ``dynamic`` names inputs or dims that there are not.
-        SpecError: PyTorch cannot export it, for a reason that it gives; at the module's line.
+        UsageError: the example inputs do not fit, ``dynamic`` names what there is not, or the module does not run.
+        SpecError: PyTorch cannot export it; at the module's line, with what is wrong there.
     """
     import torch
 
     module = as_module(given, args, kwargs)
+    name = name_of(given)
+    check_examples(name, module, args, kwargs)
     loc = _line_of(given)
-    simple, named = plain((args, dict(kwargs)))
+    args, kwargs = _apart((args, dict(kwargs)), module)
+    simple, named = mapped(lambda x: x if is_traced(x) else None, plain((args, kwargs)))
     shapes = _shapes(module.forward, simple, named, dynamic)
-    try:
-        with (in_mode(module, train), state_as_buffers(module), torch.no_grad(), warnings.catch_warnings(),
+
+    def exported(gradients: bool) -> Any:
+        with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
               _recurrences_of_one_step(), _in_plain_trees(module, args, kwargs)):  # fmt: skip
-            warnings.simplefilter("ignore")
-            exported = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
-            exported = exported.run_decompositions(_decompositions())
+            found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
+            return found.run_decompositions(_decompositions())
+
+    try:
+        with unchanged_globals(given, module):
+            try:
+                made = exported(gradients=False)
+            except RuntimeError as error:
+                if "require grad" not in str(error):
+                    raise
+                made = exported(gradients=True)  # its forward asks autograd for gradients
     except PortakernError:
         raise
     except Exception as error:  # whatever the module's own code or PyTorch raises
-        raise _refused(error, loc) from error
-    return Captured(exported, module, loc, shapes.symbols(exported))
+        run = functools.partial(_run, module, args, kwargs, train)
+        arrays = any(isinstance(x, torch.Tensor) for x in leaves((args, kwargs)))
+        raise refusal(error, module, loc, run, listed(args, kwargs), arrays) from None
+    return Captured(made, module, loc, shapes.symbols(made))
+
+
+def _run(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool) -> None:
+    """The module on copies of the example, which leaves the module's state and PyTorch's random numbers as they were."""
+    import torch
+
+    state = [(b, b.clone()) for b in module.buffers()]
+    given = mapped(lambda x: x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x,
+                   (args, dict(kwargs)))  # fmt: skip
+    with in_mode(module, train), torch.random.fork_rng(devices=[]), quiet():
+        try:
+            module(*given[0], **given[1])
+        finally:
+            for buffer, before in state:
+                buffer.data.copy_(before)
+
+
+def _apart(tree: tuple[tuple[Any, ...], dict[str, Any]], module: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs, each a tensor of its own: PyTorch takes one tensor in two places for one input."""
+    import torch
+
+    seen = {id(x) for x in (*module.parameters(), *module.buffers())}
+
+    def own(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        again = id(x) in seen
+        seen.add(id(x))
+        return x.detach().clone() if again else x
+
+    return mapped(own, tree) if len({id(x) for x in leaves(tree)} | seen) < len(leaves(tree)) + len(seen) else tree
 
 
 @contextlib.contextmanager
 def _in_plain_trees(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
-    """``module`` taking and giving arrays in place of the objects that hold them, which torch.export does not open."""
+    """``module`` taking and giving arrays in place of the objects that hold them, which torch.export does not open, and
+    nothing in place of what is neither array nor number nor text: that is fixed by the import."""
     own, forward = vars(module).get("forward"), module.forward
-    form = flattened((args, dict(kwargs)))[1]
+    given, form = flattened((args, dict(kwargs)))
+    fixed = {n: x for n, x in enumerate(given) if not is_traced(x)}
 
     @functools.wraps(forward)
     def plainly(*args: Any, **kwargs: Any) -> Any:
-        if form.objects:
-            args, kwargs = nested(leaves((args, kwargs)), form)
+        if form.objects or fixed:
+            args, kwargs = nested([fixed.get(n, x) for n, x in enumerate(leaves((args, kwargs)))], form)
         return plain(forward(*args, **kwargs))
 
     module.forward = plainly
@@ -186,16 +236,6 @@ def _decompositions() -> Any:
     return table
 
 
-def _refused(error: Exception, loc: Loc | None) -> SpecError:
-    said = str(error).strip()
-    lines = [line for line in said.splitlines() if line.strip()]
-    place = re.findall(r'File "(.+?)", line (\d+), in', said)
-    where = line_at(place[-1][0], int(place[-1][1])) if place else loc
-    return SpecError(f"torch.export refuses it: {type(error).__name__}: {' '.join(lines[:3])[:600]}",
-                     hint="torch.export needs whole graphs: branches on numbers inside arrays become torch.where",
-                     where=str(where or ""))  # fmt: skip
-
-
 # ---- open dims ------------------------------------------------------------------------------------------------------
 
 
@@ -238,6 +278,8 @@ def _shapes(forward: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
         return _Shapes(None, ())
     flat: list[Mapping[int, str]] = []
     bound = _bound(forward, args, kwargs)
+    if not isinstance(dynamic, Mapping) and len(dynamic) > len(bound):
+        raise UsageError(f"dynamic has {len(dynamic)} entries for {len(bound)} inputs: {', '.join(bound)}")
     by_name = dict(dynamic) if isinstance(dynamic, Mapping) else dict(zip(bound, dynamic, strict=False))
     for name in by_name:
         if name not in bound:
@@ -269,6 +311,8 @@ def _bound(forward: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> di
 
 def _named_dims(value: Any, dims: Any) -> dict[int, str]:
     """{dim: name} of one array, from a mapping or from one entry per dim."""
+    if dims is not None and (isinstance(dims, str) or not isinstance(dims, Mapping | Sequence)):
+        raise UsageError(f"dynamic gives {dims!r} as the dims of an array", hint='write {"x": {0: "B"}}')
     pairs = dims.items() if isinstance(dims, Mapping) else enumerate(dims or ())
     found: dict[int, str] = {}
     for dim, name in pairs:
@@ -279,5 +323,9 @@ def _named_dims(value: Any, dims: Any) -> dict[int, str]:
         text = name if isinstance(name, str) else getattr(name, "__name__", None)
         if not text:
             raise UsageError(f"dynamic gives {name!r} as the name of a dim", hint='write {"x": {0: "B"}}')
+        try:
+            parse_size(text)
+        except IRError:
+            raise UsageError(f"dynamic gives {text!r} as the name of a dim", hint="a name is one word, or 2*B") from None
         found[dim % value.ndim] = text
     return found

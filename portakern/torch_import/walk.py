@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.aten.complexes import Complex, complex_rule, from_pairs, has_complex, to_pairs
-from portakern.torch_import.aten.without import why_not
+from portakern.torch_import.aten.without import base_of, why_not
 from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
 from portakern.torch_import.places import place_of
-from portakern.torch_import.rules import RULES, Call, rule_for
+from portakern.torch_import.rules import RULES, Call, is_float, rule_for, value, wide
 from portakern.torch_import.tables import tables_of
 from portakern.torch_import.types import Meta, NotImported, Sizes
 
@@ -37,6 +38,12 @@ IGNORED = frozenset({"aten._assert_tensor_metadata", "aten._assert_scalar", "ate
 
 DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "generator", "non_blocking", "dtype"})
 """Arguments that say where an array lies, or what the result says already."""
+
+NUMBERS = ("aten._local_scalar_dense", "aten.item")
+"""What takes a number out of an array."""
+
+MASKED = ("what has another size for other numbers is no array of a kernel: keep the whole array and a mask "
+          "(torch.where(mask, x, 0), divided by mask.sum() for a mean), or ask for a fixed count (torch.topk)")  # fmt: skip
 
 SEED = "seed"
 
@@ -100,6 +107,7 @@ class Walk:
     given: int = 0
     lifted: dict[str, np.ndarray] = field(default_factory=dict)
     made: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: dict[str, Traced] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
     why: dict[Any, str] = field(default_factory=dict)
 
@@ -117,8 +125,9 @@ class Walk:
             outputs, updates = self.outputs(exported)
             ops.append(Yield(tuple(v.op for v in outputs.values())))
         if self.missing:
+            sized = any("numbers inside" in why for why in self.why.values())
             raise MissingRuleError(f"{self.name} cannot be imported", missing=tuple(self.missing),
-                                   where=str(self.captured.loc or ""))
+                                   hint=MASKED if sized else "", where=str(self.captured.loc or ""))  # fmt: skip
         return self.finished(ops, outputs, updates)
 
     def finished(self, ops: list[Op], outputs: Mapping[str, Traced], updates: Mapping[str, str]) -> Graph:
@@ -228,6 +237,8 @@ class Walk:
         fake = node.meta.get("val")
         if ".".join(name.split(".")[:2]) in IGNORED:
             return None
+        if base_of(name) in NUMBERS and (number := self.number_inside(node, fake)) is not None:
+            return number
         if fake is not None and not _arrays(fake):
             return self.scalar_or_hole(node, fake)
         try:
@@ -240,6 +251,17 @@ class Walk:
             self.refused.append(node)
             self.miss(node, name, f"its rule does not take this form ({type(error).__name__}: {str(error)[:160]})")
         return self.hole(fake)
+
+    def number_inside(self, node: Any, fake: Any) -> Traced | None:
+        """A number that Python takes from an array, as ``x.max().item()``: a scalar here, of which sizes cannot be made."""
+        array = self.env.get(node.args[0])
+        symbol = getattr(getattr(fake, "node", None), "expr", None)
+        if not isinstance(array, Traced) or not getattr(symbol, "is_Symbol", False):
+            return None
+        dtype = wide(array.type.dtype) if is_float(array.type.dtype) else "i64"
+        found = ew.cast(make(Reshape(array.op, ())) if array.ndim else array, dtype)
+        self.numbers[str(symbol)] = found
+        return found
 
     def scalar_or_hole(self, node: Any, fake: Any) -> Any:
         try:
@@ -295,14 +317,30 @@ class Walk:
             return fake
         kind = type(fake).__name__
         if kind == "SymInt":
-            return self.sizes.of(fake)
+            inside = any(str(x) in self.numbers for x in fake.node.expr.free_symbols)
+            return self.whole(fake.node.expr) if inside else self.sizes.of(fake)
         if kind == "SymFloat":
             return self.fraction(fake.node.expr)
         raise NotImported("a truth that depends on open sizes")
 
+    def whole(self, e: Any) -> Any:
+        """An integer expression of numbers inside arrays as a scalar of the program."""
+        if e.is_Integer:
+            return value(int(e), "i64")
+        if e.is_Symbol and str(e) in self.numbers:
+            return self.numbers[str(e)]
+        fn = {"Add": ew.add, "Mul": ew.multiply, "Max": ew.maximum, "Min": ew.minimum, "FloorDiv": ew.floor_divide,
+              "Mod": ew.remainder, "PythonMod": ew.remainder}.get(type(e).__name__)  # fmt: skip
+        if e.is_Symbol or fn is None:
+            raise NotImported(f"the number {e}, which follows from the numbers inside an array")
+        return reduce(fn, [self.whole(a) for a in e.args])
+
     def fraction(self, e: Any) -> Any:
         """A float expression of sizes as a scalar of the program."""
         kind = type(e).__name__
+        if e.is_Symbol and str(e) in self.numbers:
+            number = self.numbers[str(e)]
+            return number if is_float(number.type.dtype) else ew.cast(number, "f32")
         if e.is_Integer or e.is_Symbol or kind in ("FloorDiv", "CleanDiv"):
             return make(DimSize(self.sizes.read(e), "f32"))
         if e.is_Number:

@@ -1,0 +1,79 @@
+"""What PyTorch's export would leave behind: global variables that the followed code changes, and a log."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import io
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from portakern.errors import SpecError
+from portakern.spec.location import line_at
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without PyTorch's warnings, its log and what it prints of graphs that it gives up; all of it comes if ``TORCH_LOGS`` asks
+    for logs."""
+    if os.environ.get("TORCH_LOGS"):
+        yield
+        return
+    loggers = [x for name, x in logging.root.manager.loggerDict.items()
+               if name.partition(".")[0] == "torch" and isinstance(x, logging.Logger) and not x.disabled]  # fmt: skip
+    with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.disabled = True
+        try:
+            yield
+        finally:
+            for logger in loggers:
+                logger.disabled = False
+
+
+@contextlib.contextmanager
+def unchanged_globals(given: Any, module: Any) -> Iterator[None]:
+    """Global variables of the code that is followed are afterwards as they were.
+
+    A dict is taken for a cache.  Raises :class:`SpecError` for others that change: kernels would not change them."""
+    before: dict[Any, Any] = {(id(names), name): (names, name, code, value, copy.copy(value))
+              for code, names in _codes(given, module) for name in code.co_names
+              if isinstance(value := names.get(name), list | dict | set | int | float)}  # fmt: skip
+    changed: list[Any] = []
+    try:
+        yield
+    finally:
+        changed = [kept for kept in before.values() if _has_changed(*kept[:2], *kept[3:])]
+        for names, name, _, value, content in changed:
+            names[name] = value
+            if isinstance(value, list):
+                value[:] = content
+            elif isinstance(value, dict | set):
+                value.clear()
+                value.update(content)
+    for _, name, code, value, _ in changed:
+        if not isinstance(value, dict):
+            raise SpecError(f"it changes the global variable {name}, which kernels would leave as it is",
+                            hint=f"make {name} an input and return its new value, or keep it in a buffer of the module",
+                            where=str(line_at(code.co_filename, code.co_firstlineno)))  # fmt: skip
+
+
+def _codes(given: Any, module: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """The code of all forwards, and the global variables that it sees."""
+    for function in (given, *(type(part).forward for part in module.modules())):
+        function = inspect.unwrap(getattr(function, "func", function))
+        if hasattr(function, "__code__") and not (function.__module__ or "").startswith("torch."):
+            yield function.__code__, function.__globals__
+
+
+def _has_changed(names: Mapping[str, Any], name: str, value: Any, content: Any) -> bool:
+    if names.get(name) is not value:
+        return True
+    if isinstance(value, list):
+        return len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True))
+    return isinstance(value, dict | set) and (len(value) != len(content) or any(k not in content for k in value))
