@@ -7,7 +7,6 @@ import copy
 import functools
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -25,7 +25,7 @@ def check_examples(name: str, module: Any, args: tuple[Any, ...], kwargs: Mappin
 
 
 def is_traced(x: Any) -> bool:
-    """Whether ``torch.export`` follows an input.  Others (a dtype, a function, an object of options) are fixed by the import."""
+    """Whether ``torch.export`` follows an input.  Others (a dtype, a function, options) are fixed by the import."""
     import torch
 
     return x is None or isinstance(x, torch.Tensor | int | float | str)

@@ -14,12 +14,14 @@ from portakern.torch_import.aten import (
     pointwise,
     pooling,
     products,
+    quantising,
     random,
     recurrent,
     reductions,
     resizing,
     running,
     sources,
+    special,
     trigonometry,
     views,
     without,
@@ -27,6 +29,6 @@ from portakern.torch_import.aten import (
 
 __all__ = [
     "activations", "attention", "backward", "bags", "comparisons", "complexes", "convolutions", "indexing",
-    "norms", "orders", "pointwise", "pooling", "products",
-    "random", "recurrent", "reductions", "resizing", "running", "sources", "trigonometry", "views", "without",
+    "norms", "orders", "pointwise", "pooling", "products", "quantising",
+    "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "trigonometry", "views", "without",
 ]  # fmt: skip

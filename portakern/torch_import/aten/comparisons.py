@@ -7,6 +7,7 @@ from typing import Any
 
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced, common_dtype
+from portakern.torch_import.aten.pointwise import is_negative
 from portakern.torch_import.rules import RULES, Call, Rule, is_float, rule, truth, value
 
 
@@ -33,7 +34,7 @@ def _(call: Call, x: Traced) -> Traced:
 
 @rule("aten.signbit")
 def _(call: Call, x: Traced) -> Traced:
-    return ew.less(x, 0)
+    return is_negative(x)
 
 
 @rule("aten.logical_and")

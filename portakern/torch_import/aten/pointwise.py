@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from portakern.dtypes import DTYPES
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import RULES, Call, Rule, is_float, rule, spread, truth, value
@@ -52,11 +53,6 @@ def _(call: Call, x: Traced) -> Traced:
 @rule("aten.square")
 def _(call: Call, x: Traced) -> Traced:
     return ew.square(value(x, call.dtype))
-
-
-@rule("aten.erfc")
-def _(call: Call, x: Traced) -> Traced:
-    return ew.subtract(1.0, ew.erf(value(x, call.dtype)))
 
 
 @rule("aten.frac")
@@ -144,8 +140,106 @@ def _(call: Call, a: Any, b: Any) -> Traced:
             return spread(value(1, call.dtype), x.shape)
         return ew.pow(x, b)
     if not is_float(call.dtype):
-        raise NotImported("powers of integers by arrays of integers")
+        return _whole_power(call, value(a, call.dtype), value(b, call.dtype))
     return ew.elementwise("pow", value(a, call.dtype), value(b, call.dtype), dtype=call.dtype)
+
+
+def _whole_power(call: Call, a: Traced, b: Traced) -> Traced:
+    """By squares for the bits of the exponent; of negative exponents all but powers of 1 and -1 are 0."""
+    bits = DTYPES[call.dtype].bits.bit_length() - 1  # more than all bits overflow, but for 0, 1 and -1
+    result, square = spread(value(1, call.dtype), call.shape), a
+    for bit in range(bits):
+        set_ = ew.not_equal(_and(b, 1 << bit), 0)
+        result = ew.where(set_, ew.multiply(result, square), result)
+        square = ew.multiply(square, square)
+    large = ew.greater_equal(b, 1 << bits)
+    unit, odd = ew.equal(ew.abs(a), 1), ew.not_equal(_and(b, 1), 0)
+    sign = ew.where(ew.logical_and(odd, ew.less(a, 0)), -1, 1)
+    result = ew.where(large, ew.where(unit, sign, 0), result)
+    return ew.where(ew.less(b, 0), ew.where(unit, sign, 0), result)
+
+
+def _and(a: Traced, mask: int) -> Traced:
+    return ew.elementwise("and", a, value(mask, a.type.dtype), dtype=a.type.dtype)
+
+
+@rule("aten.gcd")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    return _divisor(value(a, call.dtype), value(b, call.dtype))
+
+
+@rule("aten.lcm")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    a, b = value(a, call.dtype), value(b, call.dtype)
+    common = _divisor(a, b)
+    return ew.abs(ew.multiply(ew.floor_divide(a, ew.maximum(common, 1)), b))
+
+
+def _divisor(a: Traced, b: Traced) -> Traced:
+    """Euclid's algorithm, with as many steps as two neighbouring Fibonacci numbers of these bits take."""
+    a, b = ew.abs(a), ew.abs(b)
+    for _ in range({8: 12, 16: 23, 32: 46, 64: 92}[DTYPES[a.type.dtype].bits]):
+        done = ew.equal(b, 0)
+        a, b = ew.where(done, a, b), ew.where(done, 0, ew.remainder(a, ew.where(done, 1, b)))
+    return a
+
+
+@rule("aten.copysign")
+def _(call: Call, a: Traced, b: Any) -> Traced:
+    size = ew.abs(value(a, call.dtype))
+    return spread(ew.where(is_negative(value(b, call.dtype)), ew.negative(size), size), call.shape)
+
+
+def is_negative(x: Traced) -> Traced:
+    """Whether a number has a sign, as -0 has: its reciprocal is below 0."""
+    if not is_float(x.type.dtype):
+        return ew.less(x, 0)
+    return ew.less(ew.where(ew.equal(x, 0.0), ew.divide(1.0, x), x), 0.0)
+
+
+@rule("aten.nextafter")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    """The bits of the number, as an integer, one more or less; of 0 the least number with the other's sign."""
+    a, b = (spread(value(v, call.dtype), call.shape) for v in (a, b))
+    whole = {16: "i16", 32: "i32", 64: "i64"}[DTYPES[call.dtype].bits]
+    away = ew.equal(ew.greater(b, a), ew.greater(a, 0.0))
+    moved = ew.bitcast(ew.add(ew.bitcast(a, whole), ew.where(away, value(1, whole), value(-1, whole))), call.dtype)
+    least = ew.bitcast(spread(value(1, whole), call.shape), call.dtype)
+    moved = ew.where(ew.equal(a, 0.0), ew.where(ew.less(b, 0.0), ew.negative(least), least), moved)
+    unordered = ew.logical_or(ew.isnan(a), ew.isnan(b))
+    return ew.where(unordered, math.nan, ew.where(ew.equal(a, b), b, moved))
+
+
+@rule("aten.fmax")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    return _without_nan(call, "max", a, b)
+
+
+@rule("aten.fmin")
+def _(call: Call, a: Traced, b: Traced) -> Traced:
+    return _without_nan(call, "min", a, b)
+
+
+def _without_nan(call: Call, fn: str, a: Traced, b: Traced) -> Traced:
+    a, b = value(a, call.dtype), value(b, call.dtype)
+    both = arithmetic(call, fn, a, b)
+    return ew.where(ew.isnan(a), b, ew.where(ew.isnan(b), a, both)) if is_float(call.dtype) else both
+
+
+@rule("aten.frexp")
+def _(call: Call, x: Traced) -> tuple[Traced, Traced]:
+    """A number from 1/2 to below 1, and the power of 2: by its logarithm, which is put right where it was rounded."""
+    x = value(x, call.dtype)
+    plain = ew.logical_and(ew.not_equal(x, 0.0), ew.less(ew.abs(x), math.inf))
+    size = ew.where(plain, ew.abs(x), 0.5)
+    power = ew.add(ew.floor(ew.log2(size)), 1.0)
+    half = ew.multiply(power, 0.5)
+    down = ew.floor(half)
+    part = ew.multiply(ew.multiply(size, ew.exp2(ew.negative(down))), ew.exp2(ew.subtract(down, power)))
+    for wrong, factor, step in ((ew.greater_equal(part, 1.0), 0.5, 1.0), (ew.less(part, 0.5), 2.0, -1.0)):
+        part, power = ew.where(wrong, ew.multiply(part, factor), part), ew.where(wrong, ew.add(power, step), power)
+    part = ew.where(ew.less(x, 0.0), ew.negative(part), part)
+    return ew.where(plain, part, x), ew.cast(ew.where(plain, power, 0.0), "i32")
 
 
 @rule("aten.hypot")
