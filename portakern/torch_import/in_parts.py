@@ -34,7 +34,11 @@ def in_parts() -> Any:
     instead: Mapping[str, Callable[..., Any]] = {"aten._grouped_mm.default": grouped_mm}
 
     class InParts(TorchDispatchMode):
+        supports_higher_order_operators = True  # torch.cond, whose branches PyTorch then runs itself
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if not hasattr(func, "_schema"):
+                return func(*args, **(kwargs or {}))
             wanted = instead.get(str(func)) if args and getattr(args[0], "dtype", None) == torch.float64 else None
             args, kwargs = (args, kwargs or {}) if func._schema.is_mutable else in_one_dtype((args, kwargs or {}))
             return (wanted or func)(*args, **kwargs)

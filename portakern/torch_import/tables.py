@@ -164,7 +164,7 @@ class _Search:
 
     def if_constant(self, node: Any) -> Any:
         """The value of a constant array that is not too large; ``None`` for other nodes."""
-        constant = self.origin[node] == From.NOTHING and _is_array(node) and self._fits(node)
+        constant = self.origin.get(node) == From.NOTHING and _is_array(node) and self._fits(node)
         return self.value(node) if constant else None
 
     def value(self, node: Any) -> Any:

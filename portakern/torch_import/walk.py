@@ -33,8 +33,9 @@ from portakern.torch_import.tables import tables_of
 from portakern.torch_import.types import Meta, NotImported, Sizes
 
 IGNORED = frozenset({"aten._assert_tensor_metadata", "aten._assert_scalar", "aten._assert_async", "aten.sym_constrain_range",
-                     "aten.sym_constrain_range_for_size", "aten._functional_assert_async"})  # fmt: skip
-"""What PyTorch asserts of sizes; they are checked when arrays come."""
+                     "aten.sym_constrain_range_for_size", "aten._functional_assert_async",
+                     "aten._linalg_check_errors"})  # fmt: skip
+"""What PyTorch asserts: sizes are checked when arrays come, and a matrix that has no factors gives NaN."""
 
 DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "generator", "non_blocking", "dtype"})
 """Arguments that say where an array lies, or what the result says already."""
@@ -163,11 +164,13 @@ class Walk:
         elif node.op == "call_function" and node not in self.tables.skipped:
             self.env[node] = self.called(node)
         elif node.op == "get_attr":
-            self.env[node] = getattr(self.captured.exported.graph_module, str(node.target), None)
+            self.env[node] = getattr(node.graph.owning_module, str(node.target), None)
 
     def placeholder(self, node: Any) -> None:
         fake = node.meta.get("val")
         kind, path = self.kinds.get(node.name, ("USER_INPUT", ""))
+        if kind == "TOKEN":  # of the order of assertions
+            return
         number, self.given = (self.given, self.given + 1) if kind == "USER_INPUT" else (-1, self.given)
         if not hasattr(fake, "shape"):
             self.env[node] = fake if isinstance(fake, int | float | bool | str) or fake is None else self.scalar(fake)
@@ -230,12 +233,14 @@ class Walk:
 
     def called(self, node: Any) -> Any:
         target = node.target
+        if str(target) == "cond":
+            return self.chosen(node)
         if target is operator.getitem:
             source = self.env.get(node.args[0])
             return source[node.args[1]] if source is not None else None
         name = str(target)
         fake = node.meta.get("val")
-        if ".".join(name.split(".")[:2]) in IGNORED:
+        if _is_assertion(node):
             return None
         if base_of(name) in NUMBERS and (number := self.number_inside(node, fake)) is not None:
             return number
@@ -251,6 +256,35 @@ class Walk:
             self.refused.append(node)
             self.miss(node, name, f"its rule does not take this form ({type(error).__name__}: {str(error)[:160]})")
         return self.hole(fake)
+
+    def chosen(self, node: Any) -> Any:
+        """The results of both branches of ``torch.cond``, of which the condition chooses one."""
+        condition, yes, no, given = node.args
+        if any(n in self.refused for n in node.all_input_nodes):
+            self.refused.append(node)
+            return self.hole(node.meta.get("val"))
+        both = [self.inlined(self.env[branch], [self.value(x) for x in given]) for branch in (yes, no)]
+        if any(x is None for made in both for x in made):
+            self.refused.append(node)
+            return self.hole(node.meta.get("val"))
+        holds = self.value(condition)
+        if not isinstance(holds, Traced):
+            return both[0] if holds else both[1]
+        return tuple(ew.where(holds, a, b) for a, b in zip(*both, strict=True))
+
+    def inlined(self, module: Any, given: list[Any]) -> tuple[Any, ...]:
+        """The results of a graph inside of the graph."""
+        rest = iter(given)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = next(rest)
+            elif node.op == "output":
+                made = node.args[0] if isinstance(node.args[0], list | tuple) else (node.args[0],)
+                return tuple(None if n in self.refused else self.value(n) for n in made)
+            else:
+                with on_behalf_of(place_of(node)):
+                    self.visit(node)
+        return ()
 
     def number_inside(self, node: Any, fake: Any) -> Traced | None:
         """A number that Python takes from an array, as ``x.max().item()``: a scalar here, of which sizes cannot be made."""
@@ -384,6 +418,8 @@ class Walk:
             made = self.env.get(given) if hasattr(given, "op") else None
             made = to_pairs(made) if isinstance(made, Complex) else made
             if not isinstance(made, Traced):
+                if spec.kind.name == "TOKEN":
+                    continue
                 if hasattr(given, "op") and not self.missing:
                     self.miss(given, "an output", "it is no array")
                 continue
@@ -420,7 +456,14 @@ def _arrays(fake: Any) -> bool:
 
 
 def _used(node: Any) -> frozenset[int]:
-    return frozenset(u.args[1] for u in node.users if u.target is operator.getitem)
+    """The numbers of the results that something reads besides assertions."""
+    read = (u for u in node.users if u.target is operator.getitem)
+    return frozenset(u.args[1] for u in read if not u.users or not all(map(_is_assertion, u.users)))
+
+
+def _is_assertion(node: Any) -> bool:
+    name = str(node.args[1]) if str(node.target) == "with_effects" else str(node.target)
+    return base_of(name) in IGNORED
 
 
 def _contiguous(node: Any) -> bool:

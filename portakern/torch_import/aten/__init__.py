@@ -9,6 +9,7 @@ from portakern.torch_import.aten import (
     complexes,
     convolutions,
     indexing,
+    matrices,
     norms,
     orders,
     pointwise,
@@ -28,7 +29,7 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "attention", "backward", "bags", "comparisons", "complexes", "convolutions", "indexing",
+    "activations", "attention", "backward", "bags", "comparisons", "complexes", "convolutions", "indexing", "matrices",
     "norms", "orders", "pointwise", "pooling", "products", "quantising",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "trigonometry", "views", "without",
 ]  # fmt: skip

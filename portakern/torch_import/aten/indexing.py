@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from portakern.dtypes import numpy_dtype
 from portakern.ir.size import product
 from portakern.spec import elementwise as ew
-from portakern.spec import orders, reductions, views
+from portakern.spec import orders, pieces, reductions, views
 from portakern.spec.traced import Traced, broadcast_shapes
 from portakern.torch_import.aten.views import part
-from portakern.torch_import.rules import Call, rule, spread, value
+from portakern.torch_import.aten.products import vector_norm
+from portakern.torch_import.rules import RULES, Call, is_float, rule, spread, truth, value
 from portakern.torch_import.types import NotImported
 
 
@@ -88,8 +92,6 @@ def _(call: Call, x: Traced, indices: Sequence[Traced | None]) -> Traced:
 
 @rule("aten._unsafe_masked_index")
 def _(call: Call, x: Traced, mask: Traced, indices: Sequence[Traced | None], fill: Any) -> Traced:
-    from portakern.torch_import.rules import RULES
-
     inside = [i if i is None else ew.clip(i, 0, _last(x, d, i)) for d, i in enumerate(indices)]
     picked = RULES["aten.index"](call, x, inside)
     return ew.where(spread(mask, picked.shape), picked, value(fill, call.dtype))
@@ -154,8 +156,6 @@ def _line(x: Traced) -> Traced:
 
 def _over(x: Traced, corner: Traced) -> Traced:
     """``x`` with ``corner`` in the place of its first elements."""
-    from portakern.spec import pieces
-
     return corner if corner.shape == x.shape else pieces.update(x, corner, [0] * x.ndim)
 
 
@@ -174,23 +174,72 @@ def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced) -> Traced:
     return scattered(x, dim, index, source, "add")
 
 
-_MODES = {"sum": "add", "amax": "max", "amin": "min"}
-_IDENTITY = {"sum": 0.0, "mean": 0.0, "amax": float("-inf"), "amin": float("inf")}
+_MODES = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def _identity(reduce: str, dtype: str) -> Any:
+    """What changes nothing when it is joined with another number."""
+    if reduce not in ("amax", "amin"):
+        return 1 if reduce == "prod" else 0
+    if is_float(dtype):
+        return float("-inf") if reduce == "amax" else float("inf")
+    limits = np.iinfo(numpy_dtype(dtype))
+    return int(limits.min if reduce == "amax" else limits.max)
 
 
 @rule("aten.scatter_reduce.two")
 def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced, reduce: str, include_self: bool = True) -> Traced:
-    if reduce == "prod":
-        raise NotImported("products of what is scattered to one place")
-    if call.dtype not in ("f32", "f64", "f16", "bf16") and (reduce == "mean" or not include_self):
-        raise NotImported(f"scatter_reduce of integers by {reduce}")
-    ones = views.ones(source.shape, x.type.dtype)
-    hits = scattered(views.zeros(x.shape, x.type.dtype), dim, index, ones, "add")
-    start = x if include_self else ew.where(ew.greater(hits, 0), value(_IDENTITY[reduce], x.type.dtype), x)
-    made = scattered(start, dim, index, source, _MODES.get(reduce, "add"))
+    made = x
+    if not include_self or reduce == "mean":
+        hits = scattered(views.zeros(x.shape, "i32"), dim, index, views.ones(source.shape, "i32"), "add")
+    if not include_self:
+        made = ew.where(ew.greater(hits, 0), value(_identity(reduce, call.dtype), call.dtype), made)
+    made = scattered(made, dim, index, source, _MODES[reduce])
     if reduce != "mean":
         return made
-    return ew.divide(made, ew.maximum(ew.add(hits, 1.0) if include_self else hits, 1.0))
+    count = value(ew.maximum(ew.add(hits, 1) if include_self else hits, 1), call.dtype)
+    return ew.divide(made, count) if is_float(call.dtype) else ew.floor_divide(made, count)
+
+
+@rule("aten.index_reduce")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced, reduce: str, include_self: bool = True) -> Traced:
+    along = ew.expand_at(index, source.shape, (dim % x.ndim,))
+    named = {"mean": "mean", "prod": "prod", "amax": "amax", "amin": "amin"}[reduce]
+    return RULES["aten.scatter_reduce.two"](call, x, dim, along, source, named, include_self)
+
+
+@rule("aten.put")
+def _(call: Call, x: Traced, index: Traced, source: Traced, accumulate: bool = False) -> Traced:
+    line, flat = _line(x), _line(index)
+    flat = from_front(flat, line.shape[0])
+    return views.reshape(orders.scatter(line, flat, _line(source), 0, "add" if accumulate else "set"), x.shape)
+
+
+@rule("aten.nonzero_static")
+def _(call: Call, x: Traced, size: int, fill_value: int = -1) -> Traced:
+    """The places of the first ``size`` elements that are not 0 [size, rank]: each writes its place where its rank among them
+    is, and those that are 0 or too many write nowhere."""
+    there = truth(_line(x))
+    rank = ew.subtract(reductions.cumsum(ew.cast(there, "i64"), 0), 1)
+    target = ew.where(there, ew.minimum(rank, value(size, "i64")), value(size, "i64"))
+    fill = spread(value(fill_value, "i64"), (size,))
+    flat = views.iota(target.shape, 0, "i64")
+    columns = []
+    for d, extent in enumerate(x.shape):
+        step = product(x.shape[d + 1 :])
+        at = ew.remainder(ew.floor_divide(flat, value(step, "i64")), value(extent, "i64"))
+        columns.append(orders.scatter(fill, target, at, 0, "set"))
+    return pieces.stack(columns, 1) if columns else views.zeros(call.shape, "i64")
+
+
+@rule("aten.embedding_renorm")
+def _(call: Call, table: Traced, index: Traced, max_norm: float, norm_type: float = 2.0) -> Traced:
+    """Rows that are looked up, and longer than ``max_norm``, are made that long."""
+    size = vector_norm(table, float(norm_type), -1, True)
+    ones = spread(value(1, "i32"), _line(index).shape)
+    asked = orders.scatter(views.zeros((table.shape[0],), "i32"), ew.cast(_line(index), "i64"), ones, 0, "set")
+    long = ew.logical_and(ew.greater(size, float(max_norm)), views.expand_dims(ew.greater(asked, 0), 1))
+    return ew.multiply(table, ew.where(long, ew.divide(float(max_norm), ew.add(size, 1e-7)), 1.0))
 
 
 @rule("aten.index_add")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from portakern.ir.core import Result
+from portakern.ir.size import product
 from portakern.ir.tensor import Sort
 from portakern.spec import elementwise as ew
-from portakern.spec import orders, views
+from portakern.spec import orders, reductions, views
 from portakern.spec.traced import Traced, common_dtype, make, record
 from portakern.torch_import.aten.views import part
-from portakern.torch_import.rules import Call, number, rule, value
+from portakern.torch_import.rules import Call, is_float, number, rule, value
 from portakern.torch_import.types import NotImported
 
 
@@ -49,6 +50,39 @@ def _(call: Call, x: Traced, k: int, dim: int = -1, keepdim: bool = False) -> tu
 def _(call: Call, x: Traced, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
     """The lower of the two in the middle."""
     return _nth(call, x, (number(x.shape[dim], "the median") - 1) // 2 if x.ndim else 0, dim)
+
+
+@rule("aten.median.default")
+def _(call: Call, x: Traced) -> Traced:
+    size = number(product(x.shape), "the median")
+    ordered_, _ = ordered(views.reshape(x, (size,)), 0, False)
+    middle = views.reshape(part(ordered_, 0, (size - 1) // 2, (size - 1) // 2 + 1), ())
+    if not is_float(x.type.dtype):
+        return middle
+    last = views.reshape(part(ordered_, 0, size - 1, size), ())  # NaN, if any is
+    return ew.where(ew.isnan(last), last, middle)
+
+
+@rule("aten.nanmedian.default")
+def _(call: Call, x: Traced) -> Traced:
+    """The lower of the two in the middle of those that are numbers, which lie before NaN."""
+    size = number(product(x.shape), "the median")
+    line = views.reshape(x, (size,))
+    ordered_, _ = ordered(line, 0, False)
+    count = reductions.sum(ew.cast(ew.equal(line, line), "i32"))
+    at = ew.maximum(ew.floor_divide(ew.subtract(count, 1), 2), 0)
+    return views.reshape(views.take(ordered_, views.reshape(at, (1,)), 0), ())
+
+
+@rule("aten.mode")
+def _(call: Call, x: Traced, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
+    """The least of the most frequent elements, and the last place where it is."""
+    if not x.ndim:
+        return x, value(0, "i64")
+    dim %= x.ndim
+    most = views.expand_dims(orders.mode(x, dim), dim)
+    place = ew.where(ew.equal(x, most), views.iota(x.shape, dim, "i32"), -1)
+    return views.reshape(most, call.shape), views.reshape(reductions.max(place, dim), call.shape)
 
 
 def _nth(call: Call, x: Traced, n: int, dim: int) -> tuple[Traced, Traced]:

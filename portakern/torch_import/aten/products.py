@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from portakern.spec import contractions, linear, pieces, reductions, segments, views
+from portakern.spec import contractions, pieces, reductions, segments, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
@@ -108,6 +108,11 @@ def _(call: Call, a: Traced, b: Traced, p: float, compute_mode: Any = None) -> T
     return vector_norm(apart, float(p), -1, False)
 
 
+@rule("aten.dist")
+def _(call: Call, a: Traced, b: Traced, p: float = 2) -> Traced:
+    return vector_norm(ew.subtract(a, b), float(p), None, False)
+
+
 @rule("aten._pdist_forward")
 def _(call: Call, x: Traced, p: float = 2.0) -> Traced:
     rows = x.shape[0]
@@ -115,21 +120,3 @@ def _(call: Call, x: Traced, p: float = 2.0) -> Traced:
         raise NotImported(f"distances between pairs of {rows} rows")
     found = [vector_norm(ew.subtract(x[i + 1 :], x[i : i + 1]), float(p), -1, False) for i in range(rows - 1)]
     return pieces.concat(found, 0) if len(found) > 1 else found[0]
-
-
-# ---- linear algebra -------------------------------------------------------------------------------------------------
-
-
-@rule("aten.linalg_solve_triangular", "aten.triangular_solve")
-def _(call: Call, a: Traced, b: Traced, upper: bool = True, left: bool = True, unitriangular: bool = False) -> Traced:
-    if call.base != "aten.linalg_solve_triangular" or not left or unitriangular:
-        raise NotImported("triangular systems from the right, or with a diagonal of ones that is not read")
-    return linear.solve_triangular(a, b, lower=not upper)
-
-
-@rule("aten.linalg_cholesky_ex")
-def _(call: Call, a: Traced, upper: bool = False, check_errors: bool = False) -> tuple[Traced, Traced | None]:
-    if 1 in call.used:
-        raise NotImported("whether a matrix has a Cholesky factor")
-    made = linear.cholesky(a)
-    return (views.swapaxes(made, -1, -2) if upper else made), None

@@ -109,6 +109,21 @@ def _whole(call: Call, low: int, high: int) -> Traced:
     return ew.add(ew.cast(ew.floor(ew.multiply(line, float(high - low))), "i64"), low)
 
 
+@rule("aten.multinomial")
+def _(call: Call, weights: Traced, count: int, replacement: bool = False, **kwargs: Any) -> Traced:
+    """The places of the largest log(weight) + noise of Gumbel's distribution: the first is drawn by the weights, and so is each
+    next one of those that are left.  With replacement each draw has a noise of its own."""
+    weights = ew.cast(weights, "f32")
+    repeated = replacement and count > 1
+    shape = (*weights.shape[:-1], count, weights.shape[-1]) if repeated else weights.shape
+    noise = ew.negative(ew.log(ew.negative(ew.log(ew.add(ew.multiply(random.uniform(call.seed(), shape), 1 - 1e-7), 5e-8)))))
+    chance = ew.log(weights)
+    if repeated:
+        spot = ew.add(views.expand_dims(chance, chance.ndim - 1), noise)
+        return ordered(spot, spot.ndim - 1, True, 1)[1]
+    return ordered(ew.add(chance, noise), chance.ndim - 1, True, count)[1]
+
+
 @rule("aten.randperm")
 def _(call: Call, n: Any, **kwargs: Any) -> Traced:
     """The order of as many random numbers."""
