@@ -12,8 +12,8 @@ from portakern.ir.size import product
 from portakern.spec import elementwise as ew
 from portakern.spec import orders, pieces, reductions, views
 from portakern.spec.traced import Traced, broadcast_shapes
-from portakern.torch_import.aten.views import part
 from portakern.torch_import.aten.products import vector_norm
+from portakern.torch_import.aten.views import part
 from portakern.torch_import.rules import RULES, Call, is_float, rule, spread, truth, value
 from portakern.torch_import.types import NotImported
 

@@ -9,7 +9,6 @@ from portakern.dtypes import DTYPES
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import RULES, Call, Rule, is_float, rule, spread, truth, value
-from portakern.torch_import.types import NotImported
 
 UNARY = {
     "aten.abs": "abs", "aten.ceil": "ceil", "aten.cos": "cos", "aten.erf": "erf", "aten.exp": "exp", "aten.exp2": "exp2",

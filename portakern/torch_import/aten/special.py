@@ -1,6 +1,6 @@
 """Special functions of what the tensor level has: gamma, error and Bessel functions.
 
-They are series whose errors are known, and computed in at least f32.  Those marked so are exact to f32 only, and refused in f64.
+They are series whose errors are known, and computed in at least f32; ``erfcx`` is exact to f32 only, and refused in f64.
 """
 
 from __future__ import annotations

@@ -1,0 +1,122 @@
+"""Rules of special functions, small systems of equations and quantisers, against PyTorch at ordinary and extreme numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+import torch.nn.functional as F  # noqa: E402
+
+import portakern as pk  # noqa: E402
+from portakern.ir import oracle  # noqa: E402
+from portakern.torch_import.agreement import widened  # noqa: E402
+from tests.torch_import.test_import import agrees, normal  # noqa: E402
+
+
+def line(*numbers: float) -> Any:
+    return torch.tensor(numbers)
+
+
+def functions(x: Any, p: Any, gamma: Any) -> Any:
+    s = torch.special
+    return (
+        torch.lgamma(gamma), torch.digamma(gamma), torch.polygamma(1, gamma.abs() + 0.1), torch.erfinv(2 * p - 1), s.ndtri(p),
+        torch.erfc(x), s.erfcx(x.clamp(min=-5)), s.log_ndtr(x), torch.i0(x), s.i0e(x * 10), s.i1(x), s.i1e(x * 10),
+        s.spherical_bessel_j0(x), torch.copysign(x.abs() + 1, p - 0.5), *torch.frexp(x), torch.fmax(x, x.log()),
+        torch.fmin(x.log(), x), torch.dist(x, p[: x.shape[0]], 3),
+    )  # fmt: skip
+
+
+@pytest.mark.quick
+def test_special_functions() -> None:
+    agrees(functions, line(-20.0, -8.0, -1.0, -1e-3, 0.0, 0.3, 0.6, 3.0, 11.9, 12.1, 30.0),
+           line(0.0, 1e-6, 1e-3, 0.02, 0.2, 0.4999, 0.5, 0.8, 0.99, 0.9999, 1.0),
+           line(-3.5, -1.0, -0.1, 0.0, 1e-4, 0.5, 1.0, 1.4616, 2.0, 10.0, 1e6))  # fmt: skip
+
+
+@pytest.mark.slow
+def test_tails_keep_their_digits_in_f32() -> None:
+    x = line(2.0, 4.0, 6.0, 9.0)
+    for function in (torch.erfc, lambda x: torch.special.ndtri(torch.exp(-x * 2)), lambda x: torch.special.log_ndtr(-x)):
+        k = pk.build(pk.from_torch(function, (x,)), target="numba:cpu")
+        torch.testing.assert_close(k(x), function(x.double()).float(), rtol=3e-5, atol=0.0)
+
+
+def whole(a: Any, b: Any, x: Any) -> Any:
+    return torch.gcd(a, b), torch.lcm(a, b), a.abs() ** b.abs(), a**b, 2 ** b.abs(), torch.signbit(x), torch.nextafter(x, -x + 1)
+
+
+@pytest.mark.quick
+def test_whole_numbers_and_signs() -> None:
+    a = torch.tensor([12, -18, 0, 7, 0, 832040, 1, -1, -3], dtype=torch.int32)
+    b = torch.tensor([18, 12, 5, 0, 0, 514229, -3, -3, 3], dtype=torch.int32)
+    agrees(whole, a, b, line(0.0, -0.0, 1.0, -1.0, 2.0, -7.0, 1e-3, 5.0, 0.6))
+
+
+def placed(x: Any, i: Any, j: Any, t: Any) -> Any:
+    return (
+        torch.nonzero_static(x > 0, size=5), torch.nonzero_static(x > 0, size=20, fill_value=-7), torch.put(x, i, x[0, :4] * 2),
+        x.scatter_reduce(1, i.view(2, 2), x, "prod"), torch.index_reduce(x, 0, torch.tensor([1, 1]), x[:2], "mean"),
+        j.scatter_reduce(1, i.view(2, 2), j, "mean", include_self=False), torch.median(x), torch.nanmedian(x.log()),
+        j.scatter_reduce(1, i.view(2, 2), j, "amax", include_self=False), torch.mode(j, 1), F.embedding(i, t, max_norm=1.0),
+    )  # fmt: skip
+
+
+@pytest.mark.quick
+def test_places_and_orders() -> None:
+    j = torch.tensor([[3, 3, -9, 2, 2], [1, 5, 5, 1, 1], [0, 0, 0, 0, -7]])
+    agrees(placed, normal(3, 5), torch.tensor([1, 0, 1, 2]), j, normal(3, 4))
+
+
+def solved(a: Any, b: Any, small: Any) -> Any:
+    spd = a @ a.mT + torch.eye(11)
+    return (
+        torch.linalg.solve(a, b), torch.linalg.solve(a, b[..., 0]), torch.linalg.inv(a), *torch.linalg.slogdet(a),
+        torch.linalg.det(a), torch.linalg.det(small), torch.linalg.cholesky(spd),
+        torch.cholesky_solve(b, torch.linalg.cholesky(spd)), torch.linalg.solve(a, b.mT, left=False),
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_systems_of_equations() -> None:
+    """Of matrices whose first pivot is 0."""
+    a, small = normal(2, 11, 11), normal(3, 3)
+    a[:, 0, 0] = 0
+    agrees(solved, a, normal(2, 11, 2), small)
+
+
+def test_a_small_system_of_equations() -> None:
+    a = normal(2, 3, 3)
+    a[:, 0, 0] = 0
+    agrees(lambda a, b: (torch.linalg.solve(a, b), torch.linalg.inv(a), torch.linalg.cholesky(a @ a.mT)), a, normal(2, 3, 1))
+
+
+def test_fake_quantisation_and_branches_of_arrays() -> None:
+    def function(x: Any) -> Any:
+        return (torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7), torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)),
+                torch.cond(x.sum() < 0, lambda x: x.amax(1), lambda x: x.std(1), (x,)))  # fmt: skip
+
+    agrees(function, normal(3, 4))
+    channels = torch.rand(4, generator=torch.Generator().manual_seed(1)) + 0.1
+    x, zeros = normal(3, 4), torch.zeros(4, dtype=torch.int32)
+    op = pk.from_torch(lambda x, s: torch.fake_quantize_per_channel_affine(x, s, zeros, 1, -8, 7), (x, channels))
+    made = oracle.evaluate(op.program(), widened(op.example_arrays()))["out"]  # PyTorch has no scales in float64
+    np.testing.assert_allclose(made, torch.fake_quantize_per_channel_affine(x, channels, zeros, 1, -8, 7), rtol=1e-6)
+
+
+@pytest.mark.quick
+def test_draws_follow_their_weights() -> None:
+    weights = line(0.0, 1.0, 3.0).repeat(4000, 1)
+
+    def drawn(count: int, replacement: bool) -> Any:
+        op = pk.from_torch(lambda p: torch.multinomial(p, count, replacement), (weights,))
+        arrays = {**widened(op.example_arrays()), "seed": np.int64(1)}
+        return oracle.evaluate(op.program(), arrays)["out"]
+
+    assert np.bincount(drawn(1, False).ravel(), minlength=3) / 4000 == pytest.approx([0, 0.25, 0.75], abs=0.03)
+    assert np.bincount(drawn(3, True).ravel(), minlength=3) / 12000 == pytest.approx([0, 0.25, 0.75], abs=0.03)
+    assert (np.sort(drawn(2, False), 1) == [1, 2]).all()
