@@ -1,4 +1,4 @@
-"""What PyTorch's export would leave behind: global variables that the followed code changes, and a log."""
+"""What is around an export: global variables that the followed code changes, PyTorch's log and its checks of numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import copy
 import inspect
 import io
 import logging
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -77,3 +78,33 @@ def _has_changed(names: Mapping[str, Any], name: str, value: Any, content: Any) 
     if isinstance(value, list):
         return len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True))
     return isinstance(value, dict | set) and (len(value) != len(content) or any(k not in content for k in value))
+
+
+@contextlib.contextmanager
+def unchecked_numbers() -> Iterator[None]:
+    """Without PyTorch's own checks of numbers inside arrays, on which Python would branch: of distributions' arguments, and
+    that a variance is not negative."""
+    import torch
+    from torch.distributions import Distribution
+
+    validated, loss = Distribution._validate_args, torch.nn.functional.gaussian_nll_loss
+    Distribution.set_default_validate_args(False)
+    torch.nn.functional.gaussian_nll_loss = _gaussian_nll_loss
+    try:
+        yield
+    finally:
+        torch.nn.functional.gaussian_nll_loss = loss
+        Distribution.set_default_validate_args(validated)
+
+
+def _gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+                       ) -> Any:  # fmt: skip
+    import torch
+
+    var = torch.as_tensor(var, dtype=input.dtype, device=input.device)
+    if var.shape != input.shape and input.shape[:-1] == var.shape:
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (torch.log(var) + (input - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return {"mean": torch.mean, "sum": torch.sum, "none": lambda x: x}[reduction](loss)

@@ -75,13 +75,26 @@ class Sizes:
                 return self.read(args[0]) // divisor
             if (quotient := _quotient(self.read(args[0]), divisor)) is not None:
                 return quotient
-        if kind in ("Min", "Max") and len(sizes := {self.read(a) for a in args}) == 1:
-            return sizes.pop()  # of dims that have one name
+        if kind in ("Min", "Max"):
+            found = _outermost([self.read(a) for a in args], 1 if kind == "Max" else -1)
+            if found is not None:
+                return found
         raise NotImported(f"the size {e}, which is no sum of products of dims")
 
     def meta(self, fake: Any) -> Meta:
         shape = tuple(self.of(s) for s in fake.shape)
         return Meta(shape, dtype_of(fake.dtype.to_real() if fake.dtype.is_complex else fake.dtype), fake.dtype.is_complex)
+
+
+def _outermost(sizes: list[Size], side: int) -> Size | None:
+    """The largest (``side`` 1) or least (-1) of sizes that are a known number apart, as N and N - 1."""
+    best = sizes[0]
+    for size in sizes[1:]:
+        apart = size - best
+        if not isinstance(apart, int):
+            return None
+        best = size if apart * side > 0 else best
+    return best
 
 
 def _sum(sizes: list[Size]) -> Size:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,8 @@ def test_tails_keep_their_digits_in_f32() -> None:
 
 
 def whole(a: Any, b: Any, x: Any) -> Any:
-    return torch.gcd(a, b), torch.lcm(a, b), a.abs() ** b.abs(), a**b, 2 ** b.abs(), torch.signbit(x), torch.nextafter(x, -x + 1)
+    powers = a.abs() ** b.abs(), a**b, 2 ** b.abs()
+    return torch.gcd(a, b), torch.lcm(a, b), *powers, torch.signbit(x), torch.nextafter(x, -x + 1)
 
 
 @pytest.mark.quick
@@ -120,3 +120,30 @@ def test_draws_follow_their_weights() -> None:
     assert np.bincount(drawn(1, False).ravel(), minlength=3) / 4000 == pytest.approx([0, 0.25, 0.75], abs=0.03)
     assert np.bincount(drawn(3, True).ravel(), minlength=3) / 12000 == pytest.approx([0, 0.25, 0.75], abs=0.03)
     assert (np.sort(drawn(2, False), 1) == [1, 2]).all()
+
+
+@pytest.mark.quick
+def test_diagonals_of_open_dims() -> None:
+    def diagonals(x: Any) -> Any:
+        return x.diagonal(dim1=1, dim2=2) + 1, x.diagonal(1, 1, 2), x.diagonal(-2, 1, 2)
+
+    op = agrees(diagonals, normal(2, 6, 6), dynamic={"x": {1: "N", 2: "N"}})
+    assert [str(r.type.shape[-1]) for r in op.program().results] == ["N", "N - 1", "N - 2"]
+
+
+def test_images_are_resized_without_aliases() -> None:
+    def resized(x: Any) -> Any:
+        return (F.interpolate(x, (3, 11), mode="bicubic", antialias=True),
+                F.interpolate(x, (5, 5), mode="bilinear", antialias=True),
+                F.interpolate(x, scale_factor=(1.6, 0.4), mode="bilinear", antialias=True))  # fmt: skip
+
+    agrees(resized, normal(1, 2, 8, 8))
+
+
+def test_checks_of_numbers_by_pytorch_are_left_out() -> None:
+    def losses(x: Any, y: Any, v: Any) -> Any:
+        return F.gaussian_nll_loss(x, y, v, full=True), torch.distributions.Normal(x, v).log_prob(y)
+
+    before = torch.distributions.Distribution._validate_args, F.gaussian_nll_loss
+    agrees(losses, normal(3, 4), normal(4, 3).T, normal(3, 4).exp())
+    assert (torch.distributions.Distribution._validate_args, F.gaussian_nll_loss) == before

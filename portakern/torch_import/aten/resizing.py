@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from portakern.ir.size import Size, product
+from portakern.spec import contractions, pieces, reductions, views
 from portakern.spec import elementwise as ew
-from portakern.spec import pieces, views
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import Call, number, rule, value, wide
 from portakern.torch_import.types import NotImported
@@ -65,6 +65,40 @@ def _linear(x: Traced, dim: int, out: int, align: bool, scale: float | None) -> 
     a, b = (views.take(x, ew.cast(i, "i32"), dim) for i in (low, high))
     share = ew.expand_at(ew.subtract(at, low), a.shape, (dim,))
     return ew.add(ew.multiply(a, ew.subtract(1.0, share)), ew.multiply(b, share))
+
+
+@rule("aten._upsample_bilinear2d_aa", "aten._upsample_bicubic2d_aa")
+def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
+    """Each output weighs all inputs that a filter of its own width reaches: a product with weights for each axis."""
+    x = ew.cast(x, wide(x.type.dtype)) if x.type.dtype != "u8" else ew.cast(x, "f32")
+    for d, scale in enumerate(_scales(scales, 2), 2):
+        weights = _smoothing(number(x.shape[d], "resizing"), number(call.shape[d], "resizing"), align, scale,
+                             "bicubic" in call.base, x.type.dtype)  # fmt: skip
+        x = contractions.einsum("nchw,oh->ncow" if d == 2 else "nchw,ow->ncho", x, weights)
+    return ew.clip(ew.round(x), 0.0, 255.0) if call.dtype == "u8" else x
+
+
+def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool, dtype: str) -> Traced:
+    """Weights [out, size], whose rows add up to 1."""
+    step = ((size - 1) / (out - 1) if out > 1 else 0.0) if align else _step(size, out, scale)
+    width = max(step, 1.0)
+    reach = (2.0 if cubic else 1.0) * width
+    row, column = (ew.cast(views.iota((out, size), d, "i32"), dtype) for d in (0, 1))
+    centre = ew.multiply(ew.add(row, 0.5), step)
+    first = ew.maximum(ew.floor(ew.add(ew.subtract(centre, reach), 0.5)), 0.0)
+    last = ew.minimum(ew.floor(ew.add(ew.add(centre, reach), 0.5)), float(size))
+    apart = ew.abs(ew.divide(ew.add(ew.subtract(column, centre), 0.5), width))
+    weight = _cubic(apart) if cubic else ew.maximum(ew.subtract(1.0, apart), 0.0)
+    inside = ew.logical_and(ew.greater_equal(column, first), ew.less(column, last))
+    weight = ew.where(inside, weight, 0.0)
+    return ew.divide(weight, reductions.sum(weight, 1, keepdims=True))
+
+
+def _cubic(t: Traced) -> Traced:
+    """Keys' kernel with a = -1/2 at distances ``t``."""
+    near = ew.add(ew.multiply(ew.multiply(ew.subtract(ew.multiply(t, 1.5), 2.5), t), t), 1.0)
+    far = ew.add(ew.multiply(ew.subtract(ew.multiply(ew.add(ew.multiply(t, -0.5), 2.5), t), 4.0), t), 2.0)
+    return ew.where(ew.less(t, 1.0), near, ew.where(ew.less(t, 2.0), far, 0.0))
 
 
 # ---- sampled at given places ----------------------------------------------------------------------------------------

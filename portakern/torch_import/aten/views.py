@@ -131,7 +131,9 @@ def _(call: Call, x: Traced, dim: int = 0) -> tuple[Traced, ...]:
 def _(call: Call, x: Traced, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Traced:
     a, b = dim1 % x.ndim, dim2 % x.ndim
     x = views.transpose(x, (*(d for d in range(x.ndim) if d not in (a, b)), a, b))
-    rows, columns = (number(s, "the diagonal") for s in x.shape[-2:])
+    rows, columns = x.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return _open_diagonal(x, offset, call.shape[-1])
     length = max(min(rows - max(-offset, 0), columns - max(offset, 0)), 0)
     if not length:
         return views.zeros(call.shape, call.dtype)
@@ -140,6 +142,14 @@ def _(call: Call, x: Traced, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T
                  max(offset, 0) + length)
     line = views.reshape(block, (*block.shape[:-2], length * length))
     return part(line, line.ndim - 1, 0, length * length, length + 1)
+
+
+def _open_diagonal(x: Traced, offset: int, length: Size) -> Traced:
+    """Of each row the element in the column of its number."""
+    row, column = max(-offset, 0), max(offset, 0)
+    block = part(part(x, x.ndim - 2, row, row + length), x.ndim - 1, column, column + length)
+    at = views.iota((*block.shape[:-1], 1), x.ndim - 2, "i32")
+    return views.reshape(views.take_along(block, at, x.ndim - 1), block.shape[:-1])
 
 
 @rule("aten.unfold", "aten.unfold_copy")
