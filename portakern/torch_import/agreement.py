@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from portakern.dtypes import DTYPES
 from portakern.errors import PortakernError
 from portakern.ir import oracle
 from portakern.ir.core import Op
-from portakern.ir.tensor import Convert, RandomBits, TensorProgram, tensor_type
+from portakern.ir.tensor import ArgFold, Convert, KeySort, RandomBits, Sort, TensorProgram, tensor_type
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.capture import in_mode, state_as_buffers
 from portakern.torch_import.in_parts import in_parts
 from portakern.torch_import.operator import ImportedOperator
 from portakern.torch_import.trees import leaves, mapped
-from portakern.torch_import.walk import SEED
 
 RELATIVE = 1e-6
 """How far both may be apart, as a share of the largest number of an output: constants that PyTorch keeps in float32 are
@@ -66,53 +66,112 @@ class Agreement:
 
 
 def agreement(operator: ImportedOperator) -> Agreement:
-    """Holds the oracle's results on the example inputs against PyTorch's in float64."""
+    """Holds the oracle's results on the example inputs against PyTorch's in float64.
+
+    Code that asks for the dtype of its inputs makes other constants in float64.  So where both differ, but the exported graph
+    is what the module computes in its own dtypes, this graph is run in float64, with the constants that it has.  And where
+    elements are put in order, both are held against each other on an example without equal ones."""
     program = operator.program(operator.typical.dims)
-    ours = oracle.evaluate(program, widened(operator.example_arrays()))
     random = reached_by_random(program)
+    own = [n for n in program.outputs if n not in operator.updates]
+
+    def differences(theirs: list[np.ndarray], moved: Mapping[str, np.ndarray]) -> tuple[Disagreement, ...]:
+        ours = oracle.evaluate(program, {**widened(operator.example_arrays()), **moved})
+        by_name, narrow = dict(zip(own, theirs, strict=False)), _roundings(program)
+        found = (_difference(n, ours[n], x, narrow) for n, x in by_name.items() if n not in random)
+        return tuple(d for d in found if d is not None)
+
     theirs = in_float64(operator)
-    own = [n for n in program.outputs if n not in operator.updates][: len(theirs)]
-    compared = tuple(n for n in own if n not in random)
-    narrow = _roundings(program)
-
-    def differences(theirs: list[np.ndarray]) -> tuple[Disagreement, ...]:
-        by_name = dict(zip(own, theirs, strict=False))
-        return tuple(d for n in compared if (d := _difference(n, ours[n], by_name[n], narrow)) is not None)
-
-    found = differences(theirs)
-    if found and _has_tables(operator):
-        found = differences(in_float64(operator, constants_too=False))
+    compared = tuple(n for n in own[: len(theirs)] if n not in random)
+    found = differences(theirs, {})
+    if found and _graph_is_the_modules(operator):
+        found = differences(_graph(operator, double=True), {})
+    if found and any(isinstance(op, ORDERS) for op in program.body.walk()):
+        example = _moved(operator.example)
+        given = leaves(example)
+        arrays = {n: as_numpy(given[k]) for n, k in operator.numbers.items() if isinstance(given[k], _tensor())}
+        found = differences(_run(operator, True, example), {n: x for n, x in widened(arrays).items() if x.dtype.kind == "f"})
     return Agreement(compared, tuple(n for n in program.outputs if n not in compared), found)
 
 
-def _has_tables(operator: ImportedOperator) -> bool:
-    """Whether PyTorch filled tables at the import, from floats that the module makes in its own dtype."""
-    return any(n not in operator.paths and n != SEED for n in operator.bound)
+ORDERS = (KeySort, Sort, ArgFold)
+"""Which of equal elements comes first is not PyTorch's word in ``topk`` and unstable sorts."""
 
 
-def in_float64(operator: ImportedOperator, constants_too: bool = True) -> list[np.ndarray]:
-    """The outputs of the module itself, run by PyTorch with every float in float64; without ``constants_too`` but for floats
-    that it makes from nothing, which keep their rounding until they meet others.
+def _moved(example: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example in float64, each float moved a little, so that none are equal."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+
+    def moved(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+            return x
+        wide = x.detach().cpu().double()
+        size = wide[torch.isfinite(wide)].abs().mean().nan_to_num(1.0)
+        return wide + 1e-4 * size * torch.randn(wide.shape, generator=generator, dtype=torch.float64)
+
+    return mapped(moved, (example[0], dict(example[1])))
+
+
+def _tensor() -> type:
+    import torch
+
+    return torch.Tensor
+
+
+def _graph(operator: ImportedOperator, double: bool) -> list[np.ndarray]:
+    """The outputs of the exported graph, which has the constants that the module makes in the dtypes of the example."""
+    from portakern.torch_import.graph_in_double import graph_outputs
+
+    made = graph_outputs(operator.exported, operator.module, leaves(operator.example), double)
+    return [as_numpy(x) for x in made]
+
+
+def _graph_is_the_modules(operator: ImportedOperator) -> bool:
+    """Whether the exported graph gives what the module does, both in the dtypes that they have."""
+    theirs = _run(operator, double=False)
+    try:
+        graphs = _graph(operator, double=False)
+    except Exception:  # whatever PyTorch raises: then nothing speaks for the import
+        return False
+    return len(theirs) == len(graphs) and all(
+        a.shape == b.shape and _difference("", a, b, 64 * _step(a)) is None for a, b in zip(theirs, graphs, strict=True))
+
+
+def _step(x: np.ndarray) -> float:
+    """The rounding of an array's dtype; 0 of integers."""
+    return float(ml_dtypes.finfo(x.dtype).eps) if x.dtype.kind not in "iub" else 0.0
+
+
+def in_float64(operator: ImportedOperator) -> list[np.ndarray]:
+    """The outputs of the module itself, run by PyTorch with every float in float64.
 
     Raises :class:`PortakernError` of kind ``no-float64`` where the module or PyTorch cannot do that.
     """
+    return _run(operator, double=True)
+
+
+def _run(operator: ImportedOperator, double: bool, example: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+         ) -> list[np.ndarray]:  # fmt: skip
+    """The outputs of the module on its example, or another one, with every float in float64 where ``double`` is set."""
     import torch
 
-    args, kwargs = operator.example
+    args, kwargs = example or operator.example
     module = operator.module
 
     def wide(x: Any) -> Any:
-        return _wide(x) if isinstance(x, torch.Tensor) else x
+        return _wide(x) if double else x.cpu()
 
-    default = _default_float64(torch) if constants_too else contextlib.nullcontext()
+    default = _default_float64(torch) if double else contextlib.nullcontext()
     with (torch.no_grad(), default, warnings.catch_warnings(), in_mode(module, operator.train),
-          state_as_buffers(module), _in_double(module), in_parts()):  # fmt: skip
+          state_as_buffers(module), _on_the_host(module, double), in_parts()):  # fmt: skip
         warnings.simplefilter("ignore")
-        given = mapped(lambda x: wide(x.clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
+        given = mapped(lambda x: wide(x.detach().clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
         try:
             made = module(*given[0], **given[1])
         except Exception as error:  # whatever PyTorch or the module's own code raises
-            said = f"PyTorch does not run {operator.name} in float64: {type(error).__name__}: {error}"
+            said = f"PyTorch does not run {operator.name}{' in float64' if double else ''}: {type(error).__name__}: {error}"
             raise PortakernError("no-float64", said, where=str(operator.loc or "")) from error
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
 
@@ -125,14 +184,16 @@ def _wide(x: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _in_double(module: Any) -> Iterator[None]:
-    """``module`` with its numbers in float64 on the host; afterwards they are as they were, whatever it wrote to them.
+def _on_the_host(module: Any, double: bool) -> Iterator[None]:
+    """``module`` with its numbers on the host, in float64 where ``double`` is set; afterwards they are as they were, whatever
+    it wrote to them.
 
     A copy would not do: what a module keeps in closures, as a lambda over its own layers, is not copied."""
     held = [(x, x.data) for x in (*module.parameters(), *module.buffers())]
     try:
         for x, data in held:
-            x.data = _wide(data) if data.is_floating_point() or data.is_complex() else data.cpu().clone()
+            wide = double and (data.is_floating_point() or data.is_complex())
+            x.data = _wide(data) if wide else data.cpu().clone()
         yield
     finally:
         for x, data in held:

@@ -95,6 +95,7 @@ class ImportedOperator(Operator):
         weights: those of them that calls of inference leave as they are: not in training, nor what the module itself updates.
         unused: inputs of the module that nothing reads, which are no inputs here.
         module, example, train: what was imported, the (args, kwargs) it was imported on, and in which mode.
+        exported: the ``torch.export.ExportedProgram`` that was read.
         examples: those of the example's arrays that are inputs, by name.
         numbers: of these, by name, among all that the example has.
         paths: of parameters and buffers in the module, by input.
@@ -110,6 +111,7 @@ class ImportedOperator(Operator):
         names = {a.name for a in self._program.args}
         self.bound = bound.only(names)
         self.module, self.example, self.train = captured.module, (args, dict(kwargs)), train
+        self.exported = captured.exported
         self.unused, self.updates = graph.unused, dict(graph.updates)
         given = leaves((args, dict(kwargs)))
         self.numbers = {i.name: i.number for i in graph.inputs if i.number >= 0}

@@ -63,6 +63,8 @@ def placed(x: Any, i: Any, j: Any, t: Any) -> Any:
         x.scatter_reduce(1, i.view(2, 2), x, "prod"), torch.index_reduce(x, 0, torch.tensor([1, 1]), x[:2], "mean"),
         j.scatter_reduce(1, i.view(2, 2), j, "mean", include_self=False), torch.median(x), torch.nanmedian(x.log()),
         j.scatter_reduce(1, i.view(2, 2), j, "amax", include_self=False), torch.mode(j, 1), F.embedding(i, t, max_norm=1.0),
+        torch.scatter(x, 1, i.view(2, 2), x, reduce="add"), torch.scatter(x, 1, i.view(2, 2), 1.5, reduce="multiply"),
+        torch.ops.aten.mish_backward(x, x * 9),
     )  # fmt: skip
 
 

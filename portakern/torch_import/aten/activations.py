@@ -32,6 +32,14 @@ def _(call: Call, x: Traced, beta: float = 1, threshold: float = 20) -> Traced:
     return ew.where(ew.greater(scaled, float(threshold)), x, smooth)
 
 
+@rule("aten.mish_backward")
+def _(call: Call, grad: Traced, x: Traced) -> Traced:
+    """Of x tanh(softplus(x)); the derivative of softplus is the sigmoid."""
+    inner = ew.tanh(ew.softplus(x))
+    slope = ew.multiply(ew.sigmoid(x), ew.subtract(1.0, ew.multiply(inner, inner)))
+    return ew.multiply(grad, ew.add(inner, ew.multiply(x, slope)))
+
+
 @rule("aten.elu")
 def _(call: Call, x: Traced, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Traced:
     inner = ew.multiply(x, float(input_scale)) if input_scale != 1 else x

@@ -169,6 +169,12 @@ def _(call: Call, x: Traced, dim: int, index: Traced, fill: Any) -> Traced:
     return scattered(x, dim, index, spread(value(fill, call.dtype), index.shape), "set")
 
 
+@rule("aten.scatter.reduce", "aten.scatter.value_reduce")
+def _(call: Call, x: Traced, dim: int, index: Traced, source: Any, *, reduce: str) -> Traced:
+    given = source if isinstance(source, Traced) else spread(value(source, call.dtype), index.shape)
+    return scattered(x, dim, index, given, {"add": "add", "multiply": "mul"}[reduce])
+
+
 @rule("aten.scatter_add")
 def _(call: Call, x: Traced, dim: int, index: Traced, source: Traced) -> Traced:
     return scattered(x, dim, index, source, "add")
