@@ -32,5 +32,5 @@ def _(call: Call, x: Traced, scale: Traced, zero: Traced, enabled: Traced, low: 
 
 @rule("aten.fake_quantize_per_channel_affine_cachemask")
 def _(call: Call, x: Traced, scale: Traced, zero: Traced, axis: int, low: int, high: int) -> tuple[Traced, Traced]:
-    along = (column(value(v, x.type.dtype), x.shape, axis % x.ndim) for v in (scale, zero))
-    return _quantised(x, *along, low, high)
+    steps, origin = (column(value(v, x.type.dtype), x.shape, axis % x.ndim) for v in (scale, zero))
+    return _quantised(x, steps, origin, low, high)
