@@ -34,8 +34,8 @@ REDUCED = ("reduced", "scanned", "k")
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
 
-IN_PARTS = {"contraction": 0.35, "rows": 0.35}
-"""How often the reduced axis goes to several blocks."""
+IN_PARTS = {"contraction": ("k", 0.35), "rows": ("reduced", 0.35), "attention": ("n", 0.35), "scan": ("scanned", 0.35)}
+"""The axes that several blocks may share, by family: their role, and how often they do."""
 
 
 def drawn_schedule(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Sequence[Value]], device: Device,
@@ -92,11 +92,12 @@ def _often(tile: int) -> int:
 
 
 def _parts(nest: Nest, schedule: Schedule, rng: random.Random) -> int:
-    """Of the axis that is reduced in tiles, as many as it has tiles at most; 0 where it stays in one."""
-    if rng.random() >= IN_PARTS.get(nest.family, 0.0):
+    """Of the axis that is walked in tiles, as many as it has tiles at most; 0 where it stays in one."""
+    role, often = IN_PARTS.get(nest.family, ("", 0.0))
+    if rng.random() >= often:
         return 0
-    reduced = (nest.role("k") or nest.role("reduced"))[-1]
-    most = min(_pieces(reduced, schedule.tile(reduced.name)), 4)
+    walked = nest.role(role)[-1]
+    most = min(_pieces(walked, schedule.tile(walked.name)), 4)
     return rng.randint(2, most) if most > 1 else 0
 
 

@@ -35,6 +35,19 @@ def _mixed(s: FuzzScope, p: Var, v: Var) -> Var:
     return s.let(f"{weights} @ {v}", MIXED)
 
 
+def attended(s: FuzzScope, q: Var, k: Var, v: Var, letters: str, seen: str = "") -> Var:
+    """Queries over keys and values whose dims have the ``letters`` of an einsum that makes scores, as ``ihd,jhd->hij``;
+    ``seen`` says of scores ``{z}`` which of them count."""
+    operands, scores = letters.split("->")
+    queries, keys = operands.split(",")
+    z = s.let(f'pk.einsum("{letters}", {q}, {k}, dtype=pk.f32) * 0.125', SCORES, "s")
+    if seen:
+        z = s.let(f'pk.where({seen.format(z=z)}, {z}, -float("inf"))', SCORES)
+    p = s.let(f"pk.softmax({z})", UNIT, "p")
+    weights = f"pk.cast({p}, {v}.dtype)" if chance(s.draw, 70) else str(p)
+    return s.let(f'pk.einsum("{scores},{keys}->{queries}", {weights}, {v})', MIXED)
+
+
 @production(3.0)
 def attention(s: FuzzScope) -> Var:
     q, k, v = _qkv(s)
