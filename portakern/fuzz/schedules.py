@@ -34,6 +34,9 @@ REDUCED = ("reduced", "scanned", "k")
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
 
+TOGETHER = 0.4
+"""How often both axes of a walk are cut into the same tiles: there the ends of both meet."""
+
 IN_PARTS = {"contraction": ("k", 0.35), "rows": ("reduced", 0.35), "attention": ("n", 0.35), "scan": ("scanned", 0.35)}
 """The axes that several blocks may share, by family: their role, and how often they do."""
 
@@ -81,9 +84,19 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
             cut = rng.random() < CUT
             wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]
             values[f"tile {axis.name}"] = rng.choices(wanted or tiles, [_often(int(n)) for n in wanted or tiles])[0]
+    if len(both := [a for a in space.nest.axes if a.role in WALKED.get(space.nest.family, ())]) == 2 and rng.random() < TOGETHER:
+        values |= _alike(space, both, rng)
     schedule = space.schedule(values)
     parts = _parts(space.nest, schedule, rng)
     return replace(schedule, options=tuple(sorted({**dict(schedule.options), "split_k": parts}.items()))) if parts else schedule
+
+
+def _alike(space: NestSpace, axes: Sequence[NestAxis], rng: random.Random) -> dict[str, Value]:
+    """One tile for all ``axes`` that cuts each of them, a power of two; none where there is none."""
+    names = [f"tile {a.name}" for a in axes]
+    shared = set.intersection(*(set(space.choices[n]) for n in names))
+    tiles = sorted(int(n) for n in shared if _often(int(n)) > 1 and all(_pieces(a, int(n)) > 1 for a in axes))
+    return dict.fromkeys(names, rng.choice(tiles)) if tiles else {}
 
 
 def _often(tile: int) -> int:
