@@ -80,5 +80,17 @@ def test_what_is_drawn_is_right(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(got[output].astype(np.float64), value.astype(np.float64), rtol=1e-3, atol=slack, err_msg=case.text)
 
 
+def test_scatters_often_have_more_updates_and_elements_than_are_compared_one_by_one(tmp_path: Path) -> None:
+    """And are right: these are sorted."""
+    made = [drawn(name, seed) for name in PUT for seed in range(8)]
+    programs = [operator_of(c, tmp_path).program(c.dims, c.params, c.dtype) for c in made if not c.open_dims]
+    assert sum(map(_sorts, programs)) >= len(made) / 4
+
+
+def _sorts(program: TensorProgram) -> bool:
+    puts = [op for op in program.body.ops if isinstance(op, Scatter)]
+    return any(min(tensor_type(x).shape[op.axis] for x in (op.x, op.indices)) >= MANY for op in puts)
+
+
 def test_they_do_not_starve_the_others() -> None:
     assert sum(TABLE[name].weight for name in PRODUCTIONS) <= SHARE * sum(p.weight for p in TABLE.values())
