@@ -109,7 +109,7 @@ def scatter(s: FuzzScope) -> Var:
     return _scattered(s, x, str(index), updates, axis, [Need(x.shape[axis], MANY), Need(count, MANY)] if many else [])
 
 
-@production(5.0)
+@production(7.0)
 def rows_put(s: FuzzScope) -> Var:
     """Whole rows, or elements of one line, put where integers say, by the order of these."""
     many = chance(s.draw, 65)
