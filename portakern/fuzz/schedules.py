@@ -84,7 +84,8 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
             cut = rng.random() < CUT
             wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]
             values[f"tile {axis.name}"] = rng.choices(wanted or tiles, [_often(int(n)) for n in wanted or tiles])[0]
-    if len(both := [a for a in space.nest.axes if a.role in WALKED.get(space.nest.family, ())]) == 2 and rng.random() < TOGETHER:
+    both = [a for a in space.nest.axes if a.role in WALKED.get(space.nest.family, ())]
+    if len(both) > 1 and rng.random() < TOGETHER:
         values |= _alike(space, both, rng)
     schedule = space.schedule(values)
     parts = _parts(space.nest, schedule, rng)

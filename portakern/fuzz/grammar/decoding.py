@@ -47,14 +47,13 @@ def decoding(s: FuzzScope) -> Var:
     group = pick(s.draw, ((), (4,), (2,)), (50, 25, 25)) if heads else ()
     rows = pick(s.draw, FEW_ROWS[1:] if not (batch or heads) else FEW_ROWS)
     keys, width = s.fresh_dim(), s.dim()
-    shape, order = ((*batch, *heads, keys, width), "{b}{h}jd") if chance(s.draw, 50) else ((*batch, keys, *heads, width), "{b}j{h}d")
     b, h, g, r = "b" * len(batch), "h" * len(heads), "g" * len(group), "i" * len(rows)
-    q = s.input((*batch, *heads, *group, *rows, width)[:5], hint="q")
-    if q.rank < len(b + h + g + r) + 1:
-        r = ""
-        q = s.input((*batch, *heads, *group, width), hint="q")
+    heads_first = chance(s.draw, 50)
+    shape = (*batch, *heads, keys, width) if heads_first else (*batch, keys, *heads, width)
+    letters = f"{b}{h}jd" if heads_first else f"{b}j{h}d"
+    q = s.input((*batch, *heads, *group, *rows, width), hint="q")
     k, v = _cache(s, shape, shape.index(keys), pick(s.draw, MANY))
-    return attended(s, q, k, v, f"{b}{h}{g}{r}d,{order.format(b=b, h=h)}->{b}{h}{g}{r}j", _seen(s, batch, q.rank, keys))
+    return attended(s, q, k, v, f"{b}{h}{g}{r}d,{letters}->{b}{h}{g}{r}j", _seen(s, batch, q.rank, keys))
 
 
 @production(1.0)
@@ -78,7 +77,7 @@ def decoding_after_appending(s: FuzzScope) -> Var:
     """The newest key and value are put behind the others, or where a number says, before they are attended to."""
     batch, keys, width = s.dim(), s.fresh_dim(), s.dim()
     q = s.input((batch, width), hint="q")
-    k, v = _cache(s, (batch, keys, width), 1, pick(s.draw, MANY[1:] + (40,)))
+    k, v = _cache(s, (batch, keys, width), 1, pick(s.draw, (*MANY[1:], 40)))
     new = [s.input((batch, 1, width), hint=hint) for hint in ("nk", "nv")]
     kind = pick(s.draw, ("behind", "at the end", "at a place"))
     if kind == "behind":

@@ -21,7 +21,7 @@ def _queries(s: FuzzScope, batch: Size, heads: Size | None, width: Size) -> tupl
         return s.input((batch, *rows, width), hint="q"), f"b{r}d,bjd->b{r}j"
     group = pick(s.draw, ((), (2,), (4,)), (40, 35, 25))
     g = "g" * len(group)
-    return s.input((batch, heads, *group, *rows, width)[:5], hint="q"), f"bh{g}{r}d,bjhd->bh{g}{r}j"
+    return s.input((batch, heads, *group, *rows, width), hint="q"), f"bh{g}{r}d,bjhd->bh{g}{r}j"
 
 
 def _below_lengths(s: FuzzScope, q: Var, keys: Size) -> str:

@@ -42,7 +42,8 @@ def _turns(s: FuzzScope, x: Var, rows: int, whole: bool) -> tuple[str, str]:
         cos, sin = (s.input((longest, width), hint=hint) for hint in ("cos", "sin"))
         return f"pk.take({cos}, {at})", f"pk.take({sin}, {at})"
     places, features = f"{x}.shape[{rows}]", f"{x}.shape[-1]" if whole else f"{x}.shape[-1] // 2"
-    angle = s.let(f"pk.arange({places}, pk.f32)[:, None] * pk.exp(pk.arange({features}, pk.f32) * -0.1)", Range(0.0, 1e3), "angle")
+    steps = f"pk.exp(pk.arange({features}, pk.f32) * -0.1)"
+    angle = s.let(f"pk.arange({places}, pk.f32)[:, None] * {steps}", Range(0.0, 1e3), "angle")
     return str(s.let(f"pk.cos({angle})", UNIT, "cos")), str(s.let(f"pk.sin({angle})", UNIT, "sin"))
 
 

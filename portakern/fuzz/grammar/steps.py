@@ -63,10 +63,11 @@ def products_in_steps(s: FuzzScope) -> Var:
 
 # ---- steps in any grouping ------------------------------------------------------------------------------------------------
 
+LARGER = "pk.where(r[0] > l[0], r[{0}], l[{0}])"
 PAIRED = {
-    "lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1])": ("pk.sigmoid({x})", "{y}"),
-    "lambda l, r: (pk.where(r[0] > l[0], r[0], l[0]), pk.where(r[0] > l[0], r[1], l[1]))": ("pk.where({x} > -2.0, {x}, -2.0)", "{y}"),
-    "lambda l, r: (pk.where(r[1] > 0.0, r[0], l[0]), pk.maximum(l[1], r[1]))": ("{x}", "pk.cast({y} > 0.5, {y}.dtype)"),
+    "lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1])": "pk.sigmoid({x}), {y}",
+    f"lambda l, r: ({LARGER.format(0)}, {LARGER.format(1)})": "pk.where({x} > -2.0, {x}, -2.0), {y}",
+    "lambda l, r: (pk.where(r[1] > 0.0, r[0], l[0]), pk.maximum(l[1], r[1]))": "{x}, pk.cast({y} > 0.5, {y}.dtype)",
 }
 """Recurrences h -> a h + b, the largest so far with what goes with it, and the last one that counts: how two neighbours are
 joined, and what of.  Of NaN the largest would depend on the grouping."""
@@ -83,5 +84,5 @@ def joined_in_any_grouping(s: FuzzScope) -> Var:
         return s.let(f"pk.associative_scan({pick(s.draw, ALONE)}, pk.tanh({x}) * 0.1, {s.axis(x)}{how})", UNIT.summed())
     y = s.like(x.shape, within=NEAR, dtype=x.dtype)
     join = pick(s.draw, [*PAIRED])
-    of = ", ".join(t.format(x=x, y=y) for t in PAIRED[join])
-    return s.let(f"pk.associative_scan({join}, ({of}), {s.axis(x)}{how})[{pick(s.draw, (1, 0))}]", y.range.summed())
+    of, result = PAIRED[join].format(x=x, y=y), pick(s.draw, (1, 0))
+    return s.let(f"pk.associative_scan({join}, ({of}), {s.axis(x)}{how})[{result}]", y.range.summed())
