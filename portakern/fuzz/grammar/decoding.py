@@ -98,9 +98,11 @@ def decoding_of_few_bits(s: FuzzScope) -> Var:
     q = s.input((batch, pick(s.draw, (1, 2, 4)), width), hint="q")
     kind = pick(s.draw, ("i8", "i4", "u4"))
     least = pick(s.draw, MANY)
-    made: list[Var] = []
-    for hint in "kv":
+
+    def widened(hint: str) -> Var:
         x, scale = s.input((batch, keys, width), kind, hint), s.input((batch, keys), hint="scale")
-        made.append(s.let(f"pk.cast({x}, {q}.dtype) * ({scale} * 0.02)[:, :, None]", Range(-10.0, 10.0),
-                          needs=[Need(keys, least)]))  # fmt: skip
-    return attended(s, q, *made, "bid,bjd->bij", pick(s.draw, ("", "pk.iota({z}.shape, -1) < 200")))
+        text = f"pk.cast({x}, {q}.dtype) * ({scale} * 0.02)[:, :, None]"
+        return s.let(text, Range(-10.0, 10.0), needs=[Need(keys, least)])
+
+    k, v = widened("k"), widened("v")
+    return attended(s, q, k, v, "bid,bjd->bij", pick(s.draw, ("", "pk.iota({z}.shape, -1) < 200")))

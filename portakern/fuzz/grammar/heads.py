@@ -64,9 +64,9 @@ def heads_of_one_product(s: FuzzScope) -> Var:
     count, way = pick(s.draw, COUNTS), THREE[pick(s.draw, [*THREE])]
     y = _small(s, _projected(s, x, s.fresh_dim() * (3 * count)))
     n = f"{y}.shape[-1] // 3"
-    parts = [s.let(way.format(y=y, i=i, j=i + 1, n=n, h=count, lead=_lead(y)), y.range, "qkv"[i]) for i in range(3)]
+    q, k, v = (s.let(way.format(y=y, i=i, j=i + 1, n=n, h=count, lead=_lead(y)), y.range, "qkv"[i]) for i in range(3))
     b = "b" * (x.rank - 2)
-    z = attended(s, *parts, f"{b}ihd,{b}jhd->{b}hij", pick(s.draw, SEEN))
+    z = attended(s, q, k, v, f"{b}ihd,{b}jhd->{b}hij", pick(s.draw, SEEN))
     if chance(s.draw, 50):
         return z
     joined = s.let(f"{z}.reshape({_lead(x)}, -1)", z.range)
