@@ -34,8 +34,11 @@ REDUCED = ("reduced", "scanned", "k")
 CUT = 0.6
 """How often such an axis is made to have several tiles."""
 
-IN_PARTS = {"contraction": 0.35, "rows": 0.35}
-"""How often the reduced axis goes to several blocks."""
+TOGETHER = 0.4
+"""How often both axes of a walk are cut into the same tiles: there the ends of both meet."""
+
+IN_PARTS = {"contraction": ("k", 0.35), "rows": ("reduced", 0.35), "attention": ("n", 0.35), "scan": ("scanned", 0.35)}
+"""The axes that several blocks may share, by family: their role, and how often they do."""
 
 
 def drawn_schedule(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Sequence[Value]], device: Device,
@@ -81,9 +84,20 @@ def _point(space: NestSpace, rng: random.Random) -> Schedule:
             cut = rng.random() < CUT
             wanted = [n for n in tiles if (_pieces(axis, int(n)) > 1) == cut]
             values[f"tile {axis.name}"] = rng.choices(wanted or tiles, [_often(int(n)) for n in wanted or tiles])[0]
+    both = [a for a in space.nest.axes if a.role in WALKED.get(space.nest.family, ())]
+    if len(both) > 1 and rng.random() < TOGETHER:
+        values |= _alike(space, both, rng)
     schedule = space.schedule(values)
     parts = _parts(space.nest, schedule, rng)
     return replace(schedule, options=tuple(sorted({**dict(schedule.options), "split_k": parts}.items()))) if parts else schedule
+
+
+def _alike(space: NestSpace, axes: Sequence[NestAxis], rng: random.Random) -> dict[str, Value]:
+    """One tile for all ``axes`` that cuts each of them, a power of two; none where there is none."""
+    names = [f"tile {a.name}" for a in axes]
+    shared = set.intersection(*(set(space.choices[n]) for n in names))
+    tiles = sorted(int(n) for n in shared if _often(int(n)) > 1 and all(_pieces(a, int(n)) > 1 for a in axes))
+    return dict.fromkeys(names, rng.choice(tiles)) if tiles else {}
 
 
 def _often(tile: int) -> int:
@@ -92,11 +106,12 @@ def _often(tile: int) -> int:
 
 
 def _parts(nest: Nest, schedule: Schedule, rng: random.Random) -> int:
-    """Of the axis that is reduced in tiles, as many as it has tiles at most; 0 where it stays in one."""
-    if rng.random() >= IN_PARTS.get(nest.family, 0.0):
+    """Of the axis that is walked in tiles, as many as it has tiles at most; 0 where it stays in one."""
+    role, often = IN_PARTS.get(nest.family, ("", 0.0))
+    if rng.random() >= often:
         return 0
-    reduced = (nest.role("k") or nest.role("reduced"))[-1]
-    most = min(_pieces(reduced, schedule.tile(reduced.name)), 4)
+    walked = nest.role(role)[-1]
+    most = min(_pieces(walked, schedule.tile(walked.name)), 4)
     return rng.randint(2, most) if most > 1 else 0
 
 

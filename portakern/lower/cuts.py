@@ -443,9 +443,12 @@ def _folds_lines(value: Op, axes: Sequence[int]) -> bool:
 def _looked_up(fold: SegmentFold) -> list[Op]:
     """What says where a walk goes and was looked up itself: bounds, and coordinates at which it picks.  A block would look
     these up again for every segment, or at every step."""
-    found, frontier = [fold.offsets], [fold.x]
+    found, frontier, seen = [fold.offsets], [fold.x], set[Op]()
     while frontier:
         op = frontier.pop()
+        if op in seen:
+            continue
+        seen.add(op)
         if isinstance(op, Gather):
             found.append(op.indices)
         frontier += [] if isinstance(op, ANCHORS) else op.operands[:1] if isinstance(op, Gather) else op.operands

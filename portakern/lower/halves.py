@@ -41,8 +41,12 @@ def _halves(product: Contract, users: Mapping[Op, list[Op]]) -> list[Slice] | No
     dim, without common elements."""
     found: dict[Slice, None] = {}
     frontier: list[Op] = [product]
+    seen: set[Op] = set()
     while frontier:
         op = frontier.pop()
+        if op in seen:
+            continue
+        seen.add(op)
         for user in users.get(op, ()):
             if isinstance(user, Slice):
                 found[user] = None
@@ -97,6 +101,7 @@ class _Part:
 
     def __init__(self, product: Contract, ops: list[Op], heads: bool) -> None:
         self.products, self.ops, self.heads = {product}, ops, heads
+        self.made: dict[tuple[Op, int, int, int], Op | None] = {}  # each once, in however many ways it is used
 
     def _add(self, op: Op) -> Op:
         self.ops.append(op)
@@ -104,6 +109,12 @@ class _Part:
 
     def of(self, op: Op, dim: int, begin: int, end: int) -> Op | None:
         """``op`` from ``begin`` to ``end`` along ``dim``."""
+        key = op, dim, begin, end
+        if key not in self.made:
+            self.made[key] = self._of(op, dim, begin, end)
+        return self.made[key]
+
+    def _of(self, op: Op, dim: int, begin: int, end: int) -> Op | None:
         shape = tuple(end - begin if d == dim else n for d, n in enumerate(tensor_type(op).shape))
         match op:
             case Contract() if op in self.products:

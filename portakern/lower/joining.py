@@ -56,7 +56,8 @@ def elementwise_before_joining(op: Map) -> Op | None:
     inner = tensor_type(joined.x).shape
     groups = joined_dims(inner, shape)
     assert groups is not None
-    args = [_split(a, inner, groups) for a in op.args]
+    done: dict[Op, Op | None] = {}
+    args = [_split(a, inner, groups, done) for a in op.args]
     made = [a for a in args if a is not None]
     return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape) if len(made) == len(args) else None
 
@@ -121,17 +122,23 @@ def product_apart(op: Contract, left: Apart, right: Apart) -> Op | None:
 
 def joined_by(op: Op, dims: Sequence[int]) -> list[Shape] | None:
     """What each of ``dims`` joins, where a reshape of a computed value or of a view joins some."""
-    match op:
-        case Transpose(x=x, order=order):
-            return joined_by(x, [order[d] for d in dims])
-        case Convert(x=x):
-            return joined_by(x, dims)
-        case Map(args=args):
-            found = (joined_by(a, dims) for a in args if tensor_type(a).shape)
-            return next((f for f in found if f is not None), None)
-        case Reshape(x=x) if not of_arrays(x) and not is_thin(op):
-            parts = [_joined_by(op, d) for d in dims]
-            return parts if any(len(p) > 1 for p in parts) else None
+    left, seen = [(op, tuple(dims))], set[tuple[Op, tuple[int, ...]]]()
+    while left:
+        op, along = left.pop()
+        if (op, along) in seen:
+            continue
+        seen.add((op, along))
+        match op:
+            case Transpose(x=x, order=order):
+                left.append((x, tuple(order[d] for d in along)))
+            case Convert(x=x):
+                left.append((x, along))
+            case Map(args=args):
+                left += [(a, along) for a in reversed(args) if tensor_type(a).shape]
+            case Reshape(x=x) if not of_arrays(x) and not is_thin(op):
+                parts = [_joined_by(op, d) for d in along]
+                if any(len(p) > 1 for p in parts):
+                    return parts
     return None
 
 
@@ -145,8 +152,20 @@ def _joined_by(op: Reshape, dim: int) -> Shape:
     return tuple(b // a for a, b in pairwise(cuts)) if all(b % a == 0 for a, b in pairwise(cuts)) else (size,)  # type: ignore[operator]
 
 
-def with_dims(op: Op, apart: Apart) -> Op | None:
+Done = dict[tuple[Op, tuple[tuple[int, Shape], ...]], "Op | None"]
+"""What was made of values, each once for the same dims, in however many ways it is used."""
+
+
+def with_dims(op: Op, apart: Apart, done: Done | None = None) -> Op | None:
     """``op`` with the dims that its own join; None where that would be a reshape of a computed value that had none before."""
+    done = {} if done is None else done
+    key = op, tuple(sorted(apart.items()))
+    if key not in done:
+        done[key] = _with_dims_anew(op, apart, done)
+    return done[key]
+
+
+def _with_dims_anew(op: Op, apart: Apart, done: Done) -> Op | None:
     shape = tensor_type(op).shape
     if not shape:
         return op
@@ -154,13 +173,13 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
     match op:
         case Transpose(x=x, order=order):
             inner = {order[d]: sizes for d, sizes in apart.items()}
-            made = with_dims(x, inner)
+            made = with_dims(x, inner, done)
             return Transpose(made, _dims_in(order, inner), loc=op.loc) if made is not None else None
         case Convert(x=x):
-            made = with_dims(x, apart)
+            made = with_dims(x, apart, done)
             return Convert(made, op.dtype, loc=op.loc) if made is not None else None
         case Map(args=args):
-            found = [with_dims(a, apart) for a in args]
+            found = [with_dims(a, apart, done) for a in args]
             whole = [a for a in found if a is not None]
             return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
         case Reshape(x=x):
@@ -168,17 +187,17 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
             return x if inner == new else Reshape(x, new) if of_arrays(x) or joined_dims(new, inner) is not None else None
         case Expand(x=x, dims=dims):
             wide = {i: apart[d] for i, d in enumerate(dims) if d in apart and tensor_type(x).shape[i] != 1}
-            made = with_dims(x, wide) if wide else x
+            made = with_dims(x, wide, done) if wide else x
             if made is None:
                 return None
             places = (_dims_in((d,), apart)[: None if i in wide else 1] for i, d in enumerate(dims))
             return Expand(made, new, tuple(p for found in places for p in found))
         case Slice(x=x, starts=starts, stops=stops, steps=steps) if all(_whole(op, d) for d in apart):
-            made = with_dims(x, apart)
+            made = with_dims(x, apart, done)
             ends = _ends(apart, starts, stops, steps)
             return Slice(made, *ends, loc=op.loc) if made is not None else None
         case Assemble(parts=parts, fill=fill) if all(tensor_type(p).shape[d] == shape[d] for p in parts for d in apart):
-            pieces = [with_dims(p, apart) for p in parts]
+            pieces = [with_dims(p, apart, done) for p in parts]
             places = [_ends(apart, offsets, (0,) * len(shape), steps) for offsets, steps in op.places]
             whole = tuple(p for p in pieces if p is not None)
             return Assemble(whole, new, tuple(o for p in places for o in p[0]), tuple(s for p in places for s in p[2]), fill,
@@ -189,7 +208,7 @@ def with_dims(op: Op, apart: Apart) -> Op | None:
             rank = tensor_type(indices).rank
             inside = {d - axis: sizes for d, sizes in apart.items() if axis <= d < axis + rank}
             around = {d if d < axis else d - rank + 1: sizes for d, sizes in apart.items() if not axis <= d < axis + rank}
-            of, at = with_dims(x, around), with_dims(indices, inside)
+            of, at = with_dims(x, around, done), with_dims(indices, inside, done)
             first = axis + sum(len(sizes) - 1 for d, sizes in around.items() if d < axis)
             return replace(op, x=of, indices=at, axis=first) if of is not None and at is not None else None
     return Reshape(op, new) if of_arrays(op) else None
@@ -289,17 +308,23 @@ def of_arrays(op: Op) -> bool:
     return True
 
 
-def _split(op: Op, inner: Shape, groups: Sequence[range]) -> Op | None:
+def _split(op: Op, inner: Shape, groups: Sequence[range], done: dict[Op, Op | None]) -> Op | None:
     """``op`` with dims of ``inner`` in the place of the ones that join them; None where that would be a reshape of a computed
-    value."""
+    value.  ``done`` is what was made before: each value once, in however many ways it is used."""
+    if op not in done:
+        done[op] = _split_anew(op, inner, groups, done)
+    return done[op]
+
+
+def _split_anew(op: Op, inner: Shape, groups: Sequence[range], done: dict[Op, Op | None]) -> Op | None:
     match op:
         case Reshape(x=x) if tensor_type(x).shape == inner:
             return x
         case Convert(x=x):
-            made = _split(x, inner, groups)
+            made = _split(x, inner, groups, done)
             return Convert(made, op.dtype, loc=op.loc) if made is not None else None
         case Map(args=args):
-            found = [_split(a, inner, groups) for a in args]
+            found = [_split(a, inner, groups, done) for a in args]
             whole = [a for a in found if a is not None]
             return Map(op.fn, tuple(whole), loc=op.loc) if len(whole) == len(found) else None
         case Expand(x=x, dims=dims):

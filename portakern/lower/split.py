@@ -213,8 +213,12 @@ class _Splitter:
         ends = {found.weights.softmax.m, found.out, *found.sums}
         inside = {op for op in needed(ends) if not isinstance(op, (Arg, *ANCHORS)) and walked in self.classes.of(op)}
         frontier: list[Op] = [scores]
+        seen: set[Op] = set()
         while frontier:
             op = frontier.pop()
+            if op in seen:
+                continue
+            seen.add(op)
             users = [u for u in self.users.get(op, []) if u not in ends]
             if op in self.program.results or not inside.issuperset(users):
                 return False

@@ -34,7 +34,8 @@ def convert_before_splitting(op: Convert) -> Op | None:
 def elementwise_before_splitting(op: Map) -> Op | None:
     shape = tensor_type(op).shape
     for whole, groups in _shapes_before(op):
-        args = [_joined(a, whole, groups) for a in op.args]
+        done: dict[Op, Op | None] = {}
+        args = [_joined(a, whole, groups, done) for a in op.args]
         made = [a for a in args if a is not None]
         if len(made) == len(args):
             return Reshape(Map(op.fn, tuple(made), loc=op.loc), shape)
@@ -177,17 +178,23 @@ def _expanded(op: Expand, groups: Sequence[range]) -> list[range] | None:
     return found
 
 
-def _joined(op: Op, whole: Shape, groups: Sequence[range]) -> Op | None:
+def _joined(op: Op, whole: Shape, groups: Sequence[range], done: dict[Op, Op | None]) -> Op | None:
     """``op`` in the shape ``whole``, each dim of which joins a group of ``op``'s; None where that would be a reshape of a
-    computed value."""
+    computed value.  ``done`` is what was made before: each value once, in however many ways it is used."""
+    if op not in done:
+        done[op] = _joined_anew(op, whole, groups, done)
+    return done[op]
+
+
+def _joined_anew(op: Op, whole: Shape, groups: Sequence[range], done: dict[Op, Op | None]) -> Op | None:
     match op:
         case Reshape(x=x) if tensor_type(x).shape == whole:
             return x
         case Convert(x=x):
-            made = _joined(x, whole, groups)
+            made = _joined(x, whole, groups, done)
             return Convert(made, op.dtype, loc=op.loc) if made is not None else None
         case Map(args=args):
-            found = [_joined(a, whole, groups) for a in args]
+            found = [_joined(a, whole, groups, done) for a in args]
             made_of = [a for a in found if a is not None]
             return Map(op.fn, tuple(made_of), loc=op.loc) if len(made_of) == len(found) else None
         case Expand():

@@ -116,6 +116,30 @@ def test_a_nan_is_the_last_of_a_sort_and_the_place_of_an_extreme(exact: bool) ->
         assert compare(expected, dtype, np.array(wrong[name])).ratio > 1, name
 
 
+@pk.operator
+def integers_that_a_rounding_decides(x: pk.Tensor["M", "K"], w: pk.Tensor["K", "N", pk.i8]):
+    q = pk.cast(pk.round(x / 3 * 3), pk.i8)
+    wide = pk.cast(q, pk.i32)
+    return (pk.matmul(q, w, dtype=pk.i32), pk.matmul(w.T, q.T, dtype=pk.i32), pk.sum(wide, axis=1), pk.max(wide, axis=1),
+            pk.cumsum(wide, axis=1), pk.prod(wide, axis=1), pk.cumprod(wide, axis=1))  # fmt: skip
+
+
+def test_integers_carry_on_what_a_rounding_decides() -> None:
+    """x / 3 * 3 of 0.5 and 1.5 may lie on either side: what integers make of it is right for both, and sure elsewhere."""
+    inputs = {"x": np.asarray([[0.5, 1.5, 2.0], [1.0, 2.0, 3.0]], f32), "w": np.asarray([[7, 0], [-5, 1], [2, 4]], np.int8)}
+    program, vals = bounds_of(integers_that_a_rounding_decides, dict(M=2, K=3, N=2), inputs)
+    w = inputs["w"].astype(np.int32)
+    for first in (0, 1):
+        for second in (1, 2):
+            q = np.asarray([[first, second, 2], [1, 2, 3]], np.int32)
+            made = (q @ w, (q @ w).T, q.sum(1), q.max(1), q.cumsum(1), q.prod(1), q.cumprod(1))
+            for name, value in zip(program.outputs, made, strict=True):
+                assert compare(vals[name], "i32", value.astype(np.int32)).ratio <= 1, name
+                wrong = value.copy().astype(np.int32)
+                wrong[(0, 1) if name == "out1" else 1] += 1
+                assert compare(vals[name], "i32", wrong).ratio > 1, name
+
+
 def test_overflow_certain_and_uncertain() -> None:
     top = float(np.finfo(f32).max)
     x, y = np.array([top, top, 1.0], f32), np.array([top, 0.0, 2.0], f32)

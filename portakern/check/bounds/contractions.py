@@ -38,7 +38,7 @@ def _contraction(
     """
     r = oracle.apply(op, [a.x, b.x, *others])
     if r.dtype.kind != "f":
-        return Val(r)
+        return Val(r, _passed_by_integers(a, b, times) if any_inexact(a, b) else 0.0)
     size_a, size_b = np.abs(a.x), np.abs(b.x)
     total = times(size_a, size_b)
     unit = accuracy.accumulation_unit(tensor_type(op.operands[0]).dtype, op.dtype, precision)
@@ -57,6 +57,14 @@ def _contraction(
     spread = np.where(np.isnan(spread), np.where(np.isfinite(r), np.inf, 0.0), spread)
     doubt = _undecided(a, b, total, accuracy.largest("f64" if op.dtype == "f64" else "f32"), times)
     return replace(finish(op.dtype, r, spread, [], doubt=doubt), sum=made)
+
+
+def _passed_by_integers(a: Val, b: Val, times: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """What sums of products take over from integers that a rounding decides; they have no rounding of their own."""
+    sizes = [np.abs(v.x.astype(np.float64)) for v in (a, b)]
+    with np.errstate(invalid="ignore"):  # nothing known times zero
+        found = times(a.bound(), sizes[1]) + times(sizes[0] + a.bound(), b.bound())
+    return np.where(np.isnan(found), np.inf, found)
 
 
 def _terms(a: Val, b: Val, n: int, times: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Any:

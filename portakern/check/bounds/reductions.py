@@ -45,13 +45,21 @@ def _(op: t.Fold, v: Val) -> Val:
     if op.fn in ("any", "all"):
         return Val(r, _fold_truth(op, v))
     if r.dtype.kind != "f":
-        return Val(r, 0.0 if v.exact else np.add.reduce(v.bound(), op.axes))
+        return Val(r, _of_integers(op.fn, v, lambda x: np.add.reduce(x, op.axes)))
     n = int(np.prod([v.x.shape[a] for a in op.axes], dtype=np.int64))
     if op.fn in ("max", "min"):
         return _fold_extreme(op, v, r)
     if op.fn == "sum":
         return _summed(dtype, r, v, n, lambda x: np.add.reduce(x, op.axes), lambda total: _drift(op.axes, v, total))
     return multiplied(dtype, r, v, n, lambda x: np.multiply.reduce(x, op.axes))
+
+
+def _of_integers(fn: str, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Bound:
+    """What a reduction, which ``add`` does as sums, takes over from integers that a rounding decides."""
+    if v.exact:
+        return 0.0
+    total = add(v.bound())
+    return np.where(total > 0, np.inf, 0.0) if fn == "prod" else total
 
 
 def multiplied(dtype: str, r: np.ndarray, v: Val, n: Any, multiply: Callable[[np.ndarray], np.ndarray]) -> Val:
@@ -196,7 +204,7 @@ def _(op: t.Cumulate, v: Val) -> Val:
         some_open, some_nan = (oracle.cumulate(seen, m.astype(np.float64)) > 0 for m in (v.open(), _sure_nan(v)))
         return Val(r, _with_open(spread, r, some_open, some_nan))
     if r.dtype.kind != "f":
-        return Val(r, 0.0 if v.exact else oracle.cumulate(op, v.bound()))
+        return Val(r, _of_integers(op.fn, v, lambda x: oracle.cumulate(replace(op, fn="sum"), x)))
     # Each sum is of as many elements as have been seen: so few roundings may they pass through.
     n = oracle.cumulate(replace(op, fn="sum"), np.ones(v.x.shape)).astype(np.int64)
     if op.fn == "sum":

@@ -16,7 +16,7 @@ from portakern.fuzz.case import FuzzCase
 # isort: off
 from portakern.fuzz.grammar import (  # noqa: F401
     elementwise, reductions, numbers, views, gathers, pieces, orders, random, segments, products, steps, windows, normalising,
-    attention,
+    attention, gates, few_bits, rotations, heads, decoding, paged,
 )  # fmt: skip
 # isort: on
 from portakern.fuzz.grammar import program

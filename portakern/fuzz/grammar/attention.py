@@ -35,6 +35,19 @@ def _mixed(s: FuzzScope, p: Var, v: Var) -> Var:
     return s.let(f"{weights} @ {v}", MIXED)
 
 
+def attended(s: FuzzScope, q: Var, k: Var, v: Var, letters: str, seen: str = "") -> Var:
+    """Queries over keys and values whose dims have the ``letters`` of an einsum that makes scores, as ``ihd,jhd->hij``;
+    ``seen`` says of scores ``{z}`` which of them count."""
+    operands, scores = letters.split("->")
+    queries, keys = operands.split(",")
+    z = s.let(f'pk.einsum("{letters}", {q}, {k}, dtype=pk.f32) * 0.125', SCORES, "s")
+    if seen:
+        z = s.let(f'pk.where({seen.format(z=z)}, {z}, -float("inf"))', SCORES)
+    p = s.let(f"pk.softmax({z})", UNIT, "p")
+    weights = f"pk.cast({p}, {v}.dtype)" if chance(s.draw, 70) else str(p)
+    return s.let(f'pk.einsum("{scores},{keys}->{queries}", {weights}, {v})', MIXED)
+
+
 @production(3.0)
 def attention(s: FuzzScope) -> Var:
     q, k, v = _qkv(s)
@@ -42,24 +55,30 @@ def attention(s: FuzzScope) -> Var:
     return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
 
 
-BELOW = ("{i} >= {j}", "{j} <= {i} + {d}", "{j} < {i} + {d}", "{j} - {i} <= {d}", "{i} > {j} - {d}", "~({j} > {i} + {d})")
-ABOVE = ("{j} >= {i}", "{i} - {j} < {d}", "{j} > {i} - {d}", "{i} <= {j} + {d}", "~({i} - {j} >= {d})")
-"""Keys that a row sees, up to some above or below its own number: every row sees the key of its number."""
+BELOW = ("{j} <= {i} + {d}", "{j} < {i} + {more}", "{j} - {i} <= {d}", "{i} > {j} - {more}", "~({j} > {i} + {d})")
+ABOVE = ("{i} <= {j} + {d}", "{i} - {j} < {more}", "{j} > {i} - {more}", "{j} >= {i} - {d}", "~({i} - {j} >= {more})")
+"""Keys that a row sees, up to ``d`` above or below its own number: every row sees the key of its number."""
 
 
-NEAR = (1, 2, 3, 5, 8, 16, 17, 33)
-"""How far from a row's own number; those first where the last key that a block of rows sees is the first one of a tile."""
+NEAR = {1: 40, 0: 20, 17: 15, 33: 5, 16: 5, 2: 5, 5: 5, 8: 5}
+"""How far from a row's own number, and how often; those first where the last key that a block of rows sees is the first one of
+a tile, whichever of both is the longer one."""
 
 
 SEVERAL = 40
 """Rows that blocks of few rows share: each has a walk of its own over the keys."""
 
 
+def _near(form: str, i: str, j: str, d: int) -> str:
+    """A comparison as one writes it: nothing is added where it is 0."""
+    return form.format(i=i, j=j, d=d, more=d + 1).replace(" + 0", "").replace(" - 0", "")
+
+
 def _mask(s: FuzzScope, z: Var) -> str:
     i, j = f"pk.arange({z}.shape[-2])[:, None]", f"pk.arange({z}.shape[-1])[None, :]"
-    near = pick(s.draw, NEAR, (25, 25, 5, 5, 5, 12, 12, 11))
-    below, above = (pick(s.draw, forms).format(i=i, j=j, d=near) for forms in (BELOW, ABOVE))
-    kind = pick(s.draw, ("below", "above", "both", "tri", "input"), (45, 15, 20, 10, 10))
+    d = pick(s.draw, [*NEAR], [*NEAR.values()])
+    below, above = (_near(pick(s.draw, forms), i, j, d) for forms in (BELOW, ABOVE))
+    kind = pick(s.draw, ("below", "above", "both", "tri", "input"), (52, 13, 20, 8, 7))
     if kind == "input":
         return str(s.input(z.shape[-2:], "bool", "mask"))
     tri = f"pk.tri({z}.shape[-2], {z}.shape[-1])"
@@ -74,7 +93,7 @@ def attention_masked(s: FuzzScope) -> Var:
     mask = _mask(s, z)
     wide, alive = z.dtype == "f32", "arange" in mask  # where no row is masked as a whole
     filler = pick(s.draw, ("-1e4", '-float("inf")', "-1e30"), (15, 90 * alive, 15 * wide))
-    needs = [Need(q.shape[-2], SEVERAL)] if chance(s.draw, 60) else []
+    needs = [Need(q.shape[-2], SEVERAL)] if chance(s.draw, 80) else []
     masked = s.let(f"pk.where({mask}, {z} * 0.125, {filler})", SCORES, needs=needs)
     if chance(s.draw, 20):
         return _mixed(s, over_sum(s, shifted_exp(s, masked, -1), -1), v)

@@ -7,7 +7,7 @@ from portakern.fuzz.grammar.ranges import Range
 from portakern.fuzz.grammar.scope import INTEGERS, FuzzScope, Var
 from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import production
-from portakern.fuzz.grammar.views import any_array
+from portakern.fuzz.grammar.views import any_array, bounded
 
 
 @production(1.0)
@@ -79,30 +79,47 @@ def rows_of_a_table(s: FuzzScope) -> Var:
 # ---- put in place -------------------------------------------------------------------------------------------------------
 
 
-@production(6.0)
+MANY = 33
+"""Of fewer updates, or of fewer elements, each is compared with each: more of both are sorted."""
+
+MODES = ("add", "max", "min", "set", "mul")
+
+
+def _scattered(s: FuzzScope, x: Var, index: str, updates: Var, axis: int, needs: list[Need]) -> Var:
+    mode = pick(s.draw, MODES, (35, 20, 20, 20, 5))
+    held = x.range + updates.range.summed() if mode == "add" else x.range | updates.range
+    if mode == "mul":
+        factors = f"pk.sign({updates})"  # so that no product of many leaves the dtype
+        return s.let(f'pk.scatter({x}, {index}, {factors}, {axis}, "mul")', x.range | -x.range, needs=needs)
+    return s.let(f'pk.scatter({x}, {index}, {updates}, {axis}, "{mode}")', held, needs=needs)
+
+
+@production(5.0)
 def scatter(s: FuzzScope) -> Var:
-    """Updates set, added, or the largest or smallest taken, where integers say, of which some are outside or equal."""
+    """Updates set, added, multiplied, or the largest or smallest taken, where integers say, of which some are outside or
+    equal; every line has its own."""
     x = s.operand(lambda v: v.rank in (1, 2, 3) and (v.is_number or v.dtype in INTEGERS), lambda: s.input(s.shape((2, 1, 3))))
     axis = s.axis(x)
-    shape = tuple(s.dim(x.shape) if i == axis else d for i, d in enumerate(x.shape))
+    many = bounded(x, axis) and chance(s.draw, 50)
+    count = s.fresh_dim() if many else s.dim(x.shape)
+    shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
     inside = chance(s.draw, 60)
     index = s.input(shape, pick(s.draw, ("i32", "i64")), "index", below=x.shape[axis] if inside else 0)
     updates = s.like(shape, x.dtype, "updates")
-    mode = pick(s.draw, ("add", "set", "max", "min"))
-    held = x.range + updates.range.summed() if mode == "add" else x.range | updates.range
-    return s.let(f'pk.scatter({x}, {index}, {updates}, {axis}, "{mode}")', held)
+    return _scattered(s, x, str(index), updates, axis, [Need(x.shape[axis], MANY), Need(count, MANY)] if many else [])
 
 
-@production(4.0)
+@production(7.0)
 def rows_put(s: FuzzScope) -> Var:
-    """Whole rows, or elements of one line, added to those that integers name, or the largest or smallest of them taken."""
-    x, count = s.input(s.shape((1, 2), (30, 70))), s.dim()
-    index = s.input((count,), pick(s.draw, ("i32", "i64")), "index", below=x.shape[0] if chance(s.draw, 70) else 0)
-    updates = s.like((count, *x.shape[1:]), x.dtype, "updates")
-    mode = pick(s.draw, ("add", "max", "min", "set"))
-    spread = f"{index}[{', '.join([':', *['None'] * (len(x.shape) - 1)])}]"
-    held = x.range + updates.range.summed() if mode == "add" else x.range | updates.range
-    return s.let(f'pk.scatter({x}, pk.broadcast_to({spread}, {updates}.shape), {updates}, 0, "{mode}")', held)
+    """Whole rows, or elements of one line, put where integers say, by the order of these."""
+    many = chance(s.draw, 65)
+    rest = s.shape((1,)) if chance(s.draw, 60) else ()
+    size, count = (s.fresh_dim(), s.fresh_dim()) if many else (s.dim(rest), s.dim(rest))
+    x = s.input((size, *rest))
+    index = s.input((count,), pick(s.draw, ("i32", "i64")), "index", below=size if chance(s.draw, 70) else 0)
+    updates = s.like((count, *rest), x.dtype, "updates")
+    spread = f"pk.broadcast_to({index}[{', '.join([':', *['None'] * len(rest)])}], {updates}.shape)"
+    return _scattered(s, x, spread, updates, 0, [Need(size, MANY), Need(count, MANY)] if many else [])
 
 
 @production(1.0)

@@ -14,9 +14,10 @@ LONG = 4096
 
 
 def _ordered(s: FuzzScope) -> tuple[Var, str]:
-    """An array with an order, and as text: of whole numbers many are equal."""
+    """An array with an order, and as text: of whole numbers many are equal, roots of negative ones are NaN, of the sign that
+    the machine gives it."""
     x = s.operand(lambda v: v.rank in (1, 2, 3) and (v.is_number or v.is_int), lambda: s.input(s.shape((2, 1, 3))))
-    return x, f"pk.round({x})" if x.is_number and chance(s.draw, 40) else str(x)
+    return x, pick(s.draw, ("{}", "pk.round({})", "pk.sqrt({})"), (50, 35, 15)).format(x) if x.is_number else str(x)
 
 
 def _how(s: FuzzScope, x: Var) -> str:
@@ -55,7 +56,7 @@ def topk(s: FuzzScope) -> Var:
     return s.let(f"pk.softmax({y})", UNIT) if y.is_number and chance(s.draw, 40) else y
 
 
-@production(1.0)
+@production(2.0)
 def long_line_in_order(s: FuzzScope) -> Var:
     """More than a tile sorts: sorted in runs, which are merged; many elements are equal."""
     x = s.input((s.fresh_dim(),))

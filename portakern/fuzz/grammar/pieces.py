@@ -168,15 +168,6 @@ def parted(s: FuzzScope) -> Var:
     return s.let(f"pk.concat([{left}, {right}{f', {left}' if kind == 'both' else ''}], {axis})", r | t)
 
 
-@production(1.5)
-def rotated_halves(s: FuzzScope) -> Var:
-    """The second half negated before the first (rotary embedding)."""
-    x = s.input((*s.shape((1, 2)), s.fresh_dim() * 2))
-    c = s.like(x.shape[-1:], hint="c")
-    lo, hi = (s.let(f"pk.split({x}, 2, -1)[{i}]", x.range) for i in range(2))
-    return s.let(f"{x} * {c} + pk.concat([-{hi}, {lo}], -1) * {c}", x.range * c.range + x.range * c.range)
-
-
 @production(2.5)
 def updated(s: FuzzScope) -> Var:
     """Some elements overwritten by another array."""

@@ -245,17 +245,6 @@ def prologue(s: FuzzScope) -> Var:
 
 
 @production(1.5)
-def gated(s: FuzzScope) -> Var:
-    """Two products of one array, multiplied (SwiGLU)."""
-    a = matrix(s)
-    w = right_of(s, a)
-    v = s.input(w.shape, hint="v")
-    y, z = multiply(s, a, w), multiply(s, a, v)
-    act = pick(s.draw, ("pk.silu({})", "pk.sigmoid({})", "pk.gelu({})"))
-    return s.let(f"{act.format(y)} * {z}", y.range * Range(-5.0, 5.0))
-
-
-@production(1.5)
 def sum_of_products(s: FuzzScope) -> Var:
     a = matrix(s)
     b = right_of(s, a)

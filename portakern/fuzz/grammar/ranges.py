@@ -60,6 +60,7 @@ class Range:
 UNIT = Range(0.0, 1.0)
 NORMAL = Range(-5.0, 5.0)
 ANY = Range(-1e30, 1e30)
+FOUR_BITS = {"i4": Range(-8.0, 7.0), "u4": Range(0.0, 15.0)}
 
 
 def of_input(dtype: str) -> Range:
@@ -67,6 +68,8 @@ def of_input(dtype: str) -> Range:
     kind = DTYPES[dtype].kind
     if kind == "float":
         return NORMAL
+    if dtype in FOUR_BITS:
+        return FOUR_BITS[dtype]
     return UNIT if kind == "bool" else Range(0.0 if kind == "uint" else -100.0, 100.0)
 
 

@@ -21,6 +21,7 @@ from portakern.fuzz.grammar.sizes import Need
 from portakern.ir.core import Arg
 from portakern.ir.size import Size, Sym
 from portakern.ir.tensor import TensorType
+from portakern.spec.nibbles import in_memory, unpack
 from portakern.spec.traced import Traced, recording
 
 DIM_NAMES = "MNKBDEFGLPQRSTUVWXYZ"
@@ -170,9 +171,16 @@ class FuzzScope:
     # ---- inputs
 
     def input(self, shape: Sequence[Size], dtype: str = "", hint: str = "", below: Size = 0) -> Var:
-        """A fresh array of ``shape``, of the operator's dtype unless ``dtype`` is given; ``below`` bounds indices."""
-        value = Traced(Arg(f"i{len(self.vars)}", TensorType(tuple(shape), dtype or self.dtype)))
-        return self._add("input", value, of_input(value.type.dtype), dtype, hint, below)
+        """A fresh array of ``shape``, of the operator's dtype unless ``dtype`` is given; ``below`` bounds indices.
+
+        Integers of four bits are what they are in math: i8 or u8, taken out of an array of bytes.
+        """
+        kind = dtype or self.dtype
+        value = Traced(Arg(f"i{len(self.vars)}", in_memory(tuple(shape), kind)))
+        if DTYPES[kind].bits < 8:
+            with recording():
+                value = unpack(value, kind, shape[-1])
+        return self._add("input", value, of_input(kind), dtype, hint, below)
 
     def scalar(self, hint: str = "tau", dtype: str = "f32") -> Var:
         """A run-time number, an earlier one where there is one."""

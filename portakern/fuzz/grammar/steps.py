@@ -59,3 +59,30 @@ def products_in_steps(s: FuzzScope) -> Var:
     how = ", reverse=True" if chance(s.draw, 35) else ""
     return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {x}[:{steps}]{how})[{result}]", UNIT.summed(),
                  needs=[Need(x.shape[0], steps)])  # fmt: skip
+
+
+# ---- steps in any grouping ------------------------------------------------------------------------------------------------
+
+LARGER = "pk.where(r[0] > l[0], r[{0}], l[{0}])"
+PAIRED = {
+    "lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1])": "pk.sigmoid({x}), {y}",
+    f"lambda l, r: ({LARGER.format(0)}, {LARGER.format(1)})": "pk.where({x} > -2.0, {x}, -2.0), {y}",
+    "lambda l, r: (pk.where(r[1] > 0.0, r[0], l[0]), pk.maximum(l[1], r[1]))": "{x}, pk.cast({y} > 0.5, {y}.dtype)",
+}
+"""Recurrences h -> a h + b, the largest so far with what goes with it, and the last one that counts: how two neighbours are
+joined, and what of.  Of NaN the largest would depend on the grouping."""
+
+ALONE = ("lambda l, r: l + r", "lambda l, r: pk.maximum(l, r)", "lambda l, r: l + r + l * r")
+
+
+@production(2.0)
+def joined_in_any_grouping(s: FuzzScope) -> Var:
+    """An associative scan, of one array or of two at once."""
+    x = s.number((2, 1, 3), within=NEAR)
+    how = ", reverse=True" if chance(s.draw, 30) else ""
+    if chance(s.draw, 30):
+        return s.let(f"pk.associative_scan({pick(s.draw, ALONE)}, pk.tanh({x}) * 0.1, {s.axis(x)}{how})", UNIT.summed())
+    y = s.like(x.shape, within=NEAR, dtype=x.dtype)
+    join = pick(s.draw, [*PAIRED])
+    of, result = PAIRED[join].format(x=x, y=y), pick(s.draw, (1, 0))
+    return s.let(f"pk.associative_scan({join}, ({of}), {s.axis(x)}{how})[{result}]", y.range.summed())
