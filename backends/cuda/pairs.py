@@ -7,7 +7,7 @@ from portakern.ir.schedule import Nest
 
 from .hopper.choosing import multiplied_whole
 
-FEW = 64
+FEW = 1
 """Rows below which a product is a matter of reading its weights, for which other kernels are faster."""
 
 

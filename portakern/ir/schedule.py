@@ -93,7 +93,8 @@ class Nest:
     attention's scores; ``passes`` how often the reduced axes are walked when they do not fit (in attention 2 where results are
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
-    ``products`` how many products with one operand in common a walk makes; ``uneven``: walks along attention's keys end where
+    ``products`` how many products with one operand in common a walk makes; ``by_rows``: neighbours in memory of a product's
+    right operand are columns; ``uneven``: walks along attention's keys end where
     numbers in arrays say, such as the lengths of sequences.
     """
 
@@ -110,6 +111,7 @@ class Nest:
     precision: str = "ieee"
     turned: bool = False
     products: int = 1
+    by_rows: bool = False
     uneven: bool = False
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
     (n,) = nest.role("n")
     if language.pairs is None or not language.pairs(nest, device):
         return []
-    one = replace(nest, products=1, axes=tuple(replace(a, extent=a.extent * 2) if a is n else a for a in nest.axes))
+    one = replace(nest, axes=tuple(replace(a, extent=a.extent * nest.products) if a is n else a for a in nest.axes))
     whole = (s for s in language.schedules(one, device) if not s.option(PARTS, 0) and s.tile(n.name) % 32 == 0)
     return [replace(s, tiles=tuple((a, size // 2 if a == n.name else size) for a, size in s.tiles)) for s in whole]
 

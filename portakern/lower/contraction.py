@@ -28,7 +28,8 @@ def lower_contraction(request: Request) -> Lowered:
     domain = _domain(request, contract, summed)
     operands, live = operand_dtype(contract), 3 if summed is None else 4
     nest = request.nest("contraction", domain, live, dots=operands, precision=contract.precision)
-    schedule = request.choose(replace(nest, turned=_lines_of_rows(request, domain)))
+    lines = {"turned": _along_lines(request, domain, "m"), "by_rows": _along_lines(request, domain, "n")}
+    schedule = request.choose(replace(nest, **lines))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     cut = _cut(request, domain, schedule) if parts > 1 else None
@@ -59,7 +60,8 @@ def lower_pair(request: Request) -> Lowered:
         raise NoSchedule("two products that do not run along the same axes")
     domain = _domain(request, pair[0])
     nest = request.nest("contraction", domain, 3, dots=operand_dtype(pair[0]), precision=pair[0].precision)
-    schedule = request.choose(replace(nest, products=len(pair), turned=_lines_of_rows(request, domain)))
+    lines = {"turned": _along_lines(request, domain, "m"), "by_rows": _along_lines(request, domain, "n")}
+    schedule = request.choose(replace(nest, products=len(pair), **lines))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
     made = _products(frame, pair, None, [*domain.role("reduced"), *domain.role("k")])
@@ -115,11 +117,13 @@ def turned(request: Request, op: tt.Contract) -> bool:
     return any(c in left for c in inner) and not any(c in right for c in inner)
 
 
-def _lines_of_rows(request: Request, domain: Domain) -> bool:
-    """Whether an array that has rows and what is summed, but no columns, is contiguous along the rows."""
-    rows, columns, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in "mnk")
-    left = [dims for dims in request.accesses() if rows.intersection(dims) and summed.intersection(dims)]
-    return not rows.isdisjoint(innermost(dims for dims in left if columns.isdisjoint(dims)))
+def _along_lines(request: Request, domain: Domain, role: str) -> bool:
+    """Whether an array that has the axis of ``role``, rows or columns, and what is summed, but not the other one, is contiguous
+    along it: the left operand's rows, or the right one's columns."""
+    mine, other, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1}
+                           for x in (role, "n" if role == "m" else "m", "k"))  # fmt: skip
+    found = [dims for dims in request.accesses() if mine.intersection(dims) and summed.intersection(dims)]
+    return not mine.isdisjoint(innermost(dims for dims in found if other.isdisjoint(dims)))
 
 
 def _main(runs: Sequence[Run]) -> Run:
