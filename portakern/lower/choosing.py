@@ -63,14 +63,14 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 
 def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
-    """Schedules of a pair of products with a common operand: those of one with twice as many columns, of which a block has half
-    from each.  Its tiles take the same room, and it does the same work."""
+    """Schedules of products with a common operand: those of one with the columns of all, of which a block has as many from each.
+    Its tiles take the same room, and it does the same work."""
     (n,) = nest.role("n")
     if language.pairs is None or not language.pairs(nest, device):
         return []
     one = replace(nest, axes=tuple(replace(a, extent=a.extent * nest.products) if a is n else a for a in nest.axes))
-    whole = (s for s in language.schedules(one, device) if not s.option(PARTS, 0) and s.tile(n.name) % 32 == 0)
-    return [replace(s, tiles=tuple((a, size // 2 if a == n.name else size) for a, size in s.tiles)) for s in whole]
+    whole = (s for s in language.schedules(one, device) if nest.shares(s.tile(n.name)))
+    return [replace(s, tiles=tuple((a, size // nest.products if a == n.name else size) for a, size in s.tiles)) for s in whole]
 
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:

@@ -249,7 +249,7 @@ class _Making:
                 raise
             # What cannot go together goes by itself.
             for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed, self.picks), 1):
-                self._kernels(replace(item, stage=s), f"{suffix}_{n}", times)
+                self._kernels(replace(item, stage=as_rows(s, names)), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")

@@ -22,11 +22,11 @@ rules = Rules()
 
 
 def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]]) -> Stage:
-    """``stage``, of the family ``rows`` if its only product is of a vector, and not one of several that are summed; ``names``
-    are those of the dims of arrays."""
+    """``stage``, of the family ``rows`` if its only product is of a vector, and not one of several that are summed, or if both
+    of a pair are: one walk sums both.  ``names`` are those of the dims of arrays."""
     ops = stage.program.body.ops
     products = [op for op in ops if isinstance(op, Contract)]
-    if stage.family != "contraction" or stage.apart or not all(map(is_thin_product, products)):
+    if stage.family not in ("contraction", "pair") or stage.apart or not all(map(is_thin_product, products)):
         return stage
     if any(isinstance(op, Fold) for op in ops):
         return stage
