@@ -39,7 +39,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
                     language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
-                    language.halves_of_heads)
+                    language.halves_of_heads, language.units(target.device))
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",

@@ -130,11 +130,9 @@ def _lines_of_columns(request: Request, domain: Domain, op: tt.Contract) -> bool
 
 def _contiguous_dim(op: Op) -> int | None:
     """The dim of ``op``, an array seen from any side, along which neighbours are neighbours in memory."""
-    shape = tt.tensor_type(op).shape
-    last = next((d for d in reversed(range(len(shape))) if shape[d] != 1), None)
     match op:
         case Arg():
-            return last
+            return _last(op)
         case tt.Convert(x=x) | tt.Slice(x=x):
             return _contiguous_dim(x)
         case tt.Transpose(x=x, order=order):
@@ -143,9 +141,15 @@ def _contiguous_dim(op: Op) -> int | None:
         case tt.Expand(x=x, dims=dims):
             inner = _contiguous_dim(x)
             return None if inner is None else dims[inner]
-        case tt.Reshape(x=Arg()):
-            return last
+        case tt.Reshape(x=x):
+            return _last(op) if _contiguous_dim(x) == _last(x) else None
     return None
+
+
+def _last(op: Op) -> int | None:
+    """The last dim with more than one element."""
+    shape = tt.tensor_type(op).shape
+    return next((d for d in reversed(range(len(shape))) if shape[d] != 1), None)
 
 
 def _main(runs: Sequence[Run]) -> Run:

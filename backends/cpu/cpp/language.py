@@ -54,6 +54,7 @@ CPP = Language(
     adopt=adopt,
     takes_pixels=True,
     long_steps=False,
+    units=lambda device: False,
     pairs=lambda nest, device: True,
     forks=True,
     words=WORDS,
