@@ -10,7 +10,18 @@ from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
-from .hopper import Fetched, NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, SumOf, WriteRows, print_narrow, print_pipeline
+from .hopper import (
+    Fetched,
+    NarrowPlan,
+    NarrowProduct,
+    PipelinePlan,
+    Refill,
+    SendTile,
+    SumOf,
+    WriteRows,
+    print_narrow,
+    print_pipeline,
+)
 from .lines import PADDING, Lines
 from .plans import (
     CudaKernelPlan,

@@ -39,7 +39,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
                     language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
-                    language.halves_of_heads, language.units(target.device))
+                    language.halves_of_heads, lambda dtype: language.units(target.device, dtype))
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -63,8 +63,8 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 
 def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
-    """Schedules of products with a common operand: those of one with the columns of all, of which a block has as many from each.
-    Its tiles take the same room, and it does the same work."""
+    """Schedules of products with a common operand: those of one with the columns of all, of which a block has as many from
+    each.  Its tiles take the same room, and it does the same work."""
     (n,) = nest.role("n")
     if language.pairs is None or not language.pairs(nest, device):
         return []

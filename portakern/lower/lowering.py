@@ -36,7 +36,7 @@ from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
-from portakern.lower.thin import as_rows
+from portakern.lower.thin import Units, always, as_rows
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
@@ -80,7 +80,7 @@ def _said(missing: Missing) -> str:
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
-          units: bool = True) -> Program:
+          units: Units = always) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -89,7 +89,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
-    as well (:mod:`halves`), ``units`` whether any multiply matrices of 16 bits (:mod:`thin`).
+    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -145,7 +145,7 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool, picks: bool, units: bool) -> None:  # fmt: skip
+                 taken: set[str], shares: bool, picks: bool, units: Units) -> None:  # fmt: skip
         self.shares, self.picks, self.units = shares, picks, units
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)

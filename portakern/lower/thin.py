@@ -8,7 +8,7 @@ no such units, a tile of rows costs as much for one row as for all (1 x 1408 x 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from portakern.dtypes import DTYPES
@@ -21,11 +21,17 @@ from portakern.lower.split import Stage
 
 rules = Rules()
 
+Units = Callable[[str], bool]
 
-def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]], units: bool = True) -> Stage:
+
+def always(_: str) -> bool:
+    return True
+
+
+def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]], units: Units = always) -> Stage:
     """``stage``, of the family ``rows`` if its only product is of a vector, and not one of several that are summed, or if both
-    of a pair are: one walk sums both.  ``names`` are those of the dims of arrays, ``units`` whether there are any that multiply
-    matrices of 16 bits."""
+    of a pair are: one walk sums both.  ``names`` are those of the dims of arrays, ``units`` says of a dtype of 16 bits
+    whether there are any that multiply it."""
     ops = stage.program.body.ops
     products = [op for op in ops if isinstance(op, Contract)]
     if stage.family not in ("contraction", "pair") or stage.apart or not all(is_thin_product(op, units) for op in products):
@@ -35,10 +41,10 @@ def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]], units: bool = Tr
     return replace(stage, program=unshared(canonicalise(stage.program, rules), names), family="rows")
 
 
-def is_thin_product(op: Contract, units: bool = True) -> bool:
+def is_thin_product(op: Contract, units: Units = always) -> bool:
     lhs, rhs = tensor_type(op.lhs), tensor_type(op.rhs)
     alone = [product(tuple(x.shape[i] for i in free)) == 1 for x, free in ((lhs, op.lhs_free), (rhs, op.rhs_free))]
-    by_units = units and DTYPES[lhs.dtype].bits < 32 and DTYPES[lhs.dtype].is_float
+    by_units = DTYPES[lhs.dtype].bits < 32 and DTYPES[lhs.dtype].is_float and units(lhs.dtype)
     return all(alone) or (any(alone) and not by_units)
 
 

@@ -140,9 +140,8 @@ class NarrowPlan(CudaKernelPlan):
         if self.word == FEW:
             how = f"{self.rows}, {str(self.by_rows).lower()}, {how}"
         who = "The blocks of a cluster sum parts" if self.parts > 1 else "A block has the sums"
-        note = f"{who} of {acc.cols} columns"
-        note += f" of {len(self.accs)} matrices" if self.matrices else ""
-        note += f"{', the first has the whole' if self.parts > 1 else ''}."
+        each = f" of each of {len(self.accs)} matrices" if self.matrices else ""
+        note = f"{who} of {acc.cols} columns{each}{', the first has the whole' if self.parts > 1 else ''}."
         if self.boxes:
             lines = "rows" if self.by_rows else "columns"
             note += f" Each warp has {self.boxes.slots} boxes of {self.boxes.lines} {lines} on their way."
