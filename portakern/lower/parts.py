@@ -122,7 +122,7 @@ def _joined(frame: Frame, partials: Sequence[tuple[Array, Coordinates]], combine
     views = [(x.name, *collapse(x.type.shape, coords)) for x, coords in partials]  # type: ignore[union-attr]
     first = views[0][2][0].axes[0]
 
-    def init(array: Array, indices: Coordinates) -> Op:
+    def init(array: Array, indices: Sequence[t.Index]) -> Op:
         dims = b.dims(*(a for i in indices[1:] for a in i.axes))
         return b.full(0.0 if DTYPES[array.dtype].is_float else 0, array.dtype, dims)
 

@@ -244,12 +244,12 @@ class _Operands:
     access: p.Access
 
 
-def _operands(dot: t.Dot, step: p.Dot, staged: Mapping[p.Shared | None, p.Access]) -> _Operands | None:
+def _operands(dot: t.Dot, step: p.Dot, staged: Mapping[p.Shared, p.Access]) -> _Operands | None:
     """``None`` where an operand is not copied from memory, or has not 16 bits."""
-    loads = loads_of(dot)
-    if loads is None or not {step.a.shared, step.b.shared} <= set(staged) or step.element not in ("bf16", "f16"):
+    loads, a, b = loads_of(dot), step.a.shared, step.b.shared
+    if loads is None or a not in staged or b not in staged or step.element not in ("bf16", "f16"):
         return None
-    return _Operands(step, (loads[0], staged[step.a.shared]), loads[1], staged[step.b.shared])
+    return _Operands(step, (loads[0], staged[a]), loads[1], staged[b])
 
 
 def _plan(plan: CudaKernelPlan, kernel: t.Kernel, loop: p.Loop, products: Sequence[_Operands], depth: str
