@@ -247,7 +247,7 @@ class _Operands:
 def _operands(dot: t.Dot, step: p.Dot, staged: Mapping[p.Shared, p.Access]) -> _Operands | None:
     """``None`` where an operand is not copied from memory, or has not 16 bits."""
     loads, a, b = loads_of(dot), step.a.shared, step.b.shared
-    if loads is None or a not in staged or b not in staged or step.element not in ("bf16", "f16"):
+    if loads is None or a is None or b is None or not {a, b} <= set(staged) or step.element not in ("bf16", "f16"):
         return None
     return _Operands(step, (loads[0], staged[a]), loads[1], staged[b])
 
