@@ -642,7 +642,8 @@ class Language:
     groups are dequantised before their product, others inside of it.
     ``pairs``: whether a pair of products with an operand in common (a nest of two ``products``) is one kernel, which is as fast
     for its work as a single product (``None``: none is).  ``halves_of_heads``: so is one of the halves of heads of at least 128
-    columns, a head to a block, so that a rotation of heads is the end of their product.
+    columns, a head to a block, so that a rotation of heads is the end of their product.  ``units``: whether its products
+    of a dtype of 16 bits keep up with memory for a single row too, so that those of a vector are no sums of rows.
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
     ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
@@ -684,6 +685,7 @@ class Language:
     least_step: int = 16
     pairs: Callable[[Nest, Device], bool] | None = None
     halves_of_heads: bool = False
+    units: Callable[[Device, str], bool] = lambda device, dtype: True
     shares_process: bool = False
     preload: tuple[str, ...] = ()
     forks: bool = False

@@ -157,13 +157,15 @@ class CudaEmitter(CLikeEmitter):
 
 _HELD = {
     "atomic": ("store_add", "store_max"), "combine": ("combine", "reduce_own"), "dot": ("Accumulator", "StackedAccumulator"),
-    "few_rows": ("few_rows",), "gather": ("gather", "along"), "pixels": ("part", "wide_part", "columns", "listed"),
+    "few_rows": ("few_rows", "few_rows_of"), "gather": ("gather", "along"),
+    "pixels": ("part", "wide_part", "columns", "listed"),
     "math": (*UNARY, *BINARY, "fma", "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),
     "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",), "thirds_wgmma": ("Thirds", "sum_of"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tensor_memory": ("TensorAccumulator", "TensorPipeline"),
-    "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns"), "walk": ("RowBlocks", "page_table"),
+    "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns", "row_times_columns_of"),
+    "walk": ("RowBlocks", "page_table"),
     "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip
 HOME = {word: header for header, words in _HELD.items() for word in words}

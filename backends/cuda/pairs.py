@@ -6,15 +6,16 @@ from portakern.device import Device
 from portakern.ir.schedule import Nest
 
 from .hopper.choosing import multiplied_whole
-
-FEW = 64
-"""Rows below which a product is a matter of reading its weights, for which other kernels are faster."""
+from .hopper.narrow import FEW_ROWS
 
 
 def pairs(nest: Nest, device: Device) -> bool:
-    """Those of 16-bit operands that matrix instructions multiply, where there are more than a few rows.  Two sums of half as
-    many columns take the room of one, and what one product would store for the other is neither written nor read.  Tensor
-    memory takes single ones, which are faster than a pair by the instructions of older chips."""
+    """Those of 16-bit operands that matrix instructions multiply.  Two sums of half as many columns take the room of one, and
+    what one product would store for the other is neither written nor read.  Where there are more than a few rows, tensor memory
+    takes single ones, which are faster than a pair by the instructions of older chips; and weights in groups are widened by a
+    kernel of their own."""
     (m,) = nest.role("m")
-    few = isinstance(m.extent, int) and m.extent < FEW
-    return multiplied_whole(nest) in ("bf16", "f16") and not few and not device.has("tcgen05") and not nest.role("reduced")
+    few = isinstance(m.extent, int) and m.extent <= FEW_ROWS
+    if multiplied_whole(nest) not in ("bf16", "f16"):
+        return False
+    return nest.role("reduced") == nest.groups if few else not (nest.role("reduced") or device.has("tcgen05"))

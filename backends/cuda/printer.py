@@ -10,7 +10,18 @@ from portakern.emit.clike.terms import ZERO, number
 
 from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
-from .hopper import Fetched, NarrowPlan, NarrowProduct, PipelinePlan, Refill, SendTile, WriteRows, print_narrow, print_pipeline
+from .hopper import (
+    Fetched,
+    NarrowPlan,
+    NarrowProduct,
+    PipelinePlan,
+    Refill,
+    SendTile,
+    SumOf,
+    WriteRows,
+    print_narrow,
+    print_pipeline,
+)
 from .lines import PADDING, Lines
 from .plans import (
     CudaKernelPlan,
@@ -201,7 +212,11 @@ class CudaPrinter(Printer):
         return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]
 
     def on_NarrowProduct(self, s: NarrowProduct) -> list[str]:
-        return self.define(s.name, True, self.word(s.word, s.template, *s.arguments))
+        matrices = [self.word("brought", "", *x) for x in s.matrices]
+        return self.define(s.name, True, self.word(s.word, s.template, *s.arguments, *matrices))
+
+    def on_SumOf(self, s: SumOf) -> list[str]:
+        return self.define(s.name, True, f"{s.of}.of[{s.number}]")
 
     def on_Refill(self, s: Refill) -> list[str]:
         copies = [line for f in s.brought for line in self.fetched(f, s.slot)]

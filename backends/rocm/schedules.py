@@ -216,10 +216,6 @@ def _deepest(k: NestAxis, dtype: str, device: Device) -> int:
 _TURNS = ((256, 256, 1.0), (256, 128, 0.8), (128, 256, 0.8))
 _PLAIN = (128, 128, 0.6)
 
-FEW_ROWS = 64
-"""Rows below which a product is a matter of reading its weights."""
-
-
 def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Tiles whose waves take turns, where they would be done before plain ones."""
     m, n, k = (nest.role(r)[0] for r in "mnk")
@@ -242,10 +238,8 @@ def _turns(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 def pairs(nest: Nest, device: Device) -> bool:
-    """Pairs of products of 16 bits with more than a few rows, where waves would not take turns at each by itself: they take
-    turns at one product."""
-    m = _size(nest.role("m")[0])
-    if nest.dots not in ("f16", "bf16") or nest.role("reduced") or (m is not None and m < FEW_ROWS):
+    """Pairs of products of 16 bits, where waves would not take turns at each by itself: they take turns at one product."""
+    if nest.dots not in ("f16", "bf16") or nest.role("reduced"):
         return False
     return next(_turns(nest, device), None) is None
 

@@ -75,12 +75,10 @@ class Product:
 
     @staticmethod
     def of(nest: Nest, device: Device, bytes_: int, units: int = 132) -> Product | None:
-        """``None`` where an extent is open.  ``units`` are those of a device whose number is not known.  Products that share an
-        operand lie side by side, as one with the columns of all."""
+        """``None`` where an extent is open.  ``units`` are those of a device whose number is not known."""
         if not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
             return None
         m, n, k = (_extents(nest.role(r)) for r in "mnk")
-        n *= nest.products
         walked, taps = nest.role("reduced"), [a for a in nest.role("reduced") if a.window == "taps"]
         return Product(m, n, k, _extents(nest.role("batch")), bytes_, device.count("units", units), _extents(walked),
                        k * _extents(walked) // _extents(taps), Product.memory(device))  # fmt: skip

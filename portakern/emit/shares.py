@@ -123,8 +123,9 @@ def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) 
             steps = groups if steps == 1 else 1
         return min(MOST_PARTS, steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
 
+    usable = [(number, s) for number, s in enumerate(schedules) if nest.shares(s.tile(n.name))]
     cut = [((1 + number * LATER) * ns(s, parts), number, parts)
-           for number, s in enumerate(schedules) for parts in _numbers(most(s), units / _blocks(s, nest))]  # fmt: skip
+           for number, s in usable for parts in _numbers(most(s), units / _blocks(s, nest))]  # fmt: skip
     if not cut or min(cut)[0] > GAIN * ns(schedules[0], 1):
         return None
     _, number, parts = min(cut)

@@ -50,6 +50,9 @@ LOWERED_OPTIONS = {
 LOWERED_FAMILIES = {"split_k": ("contraction", "rows", "scan", "attention"), "slide": ("rows",)}
 
 
+LEAST_COLUMNS = 16
+"""Columns of each of several products that a block has at least."""
+
 ONE, SOME, ANY = (1, 1), (1, None), (0, None)
 ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "elementwise": {"parallel": SOME},
@@ -172,6 +175,10 @@ class Nest:
     def groups(self) -> tuple[NestAxis, ...]:
         """Of a product, the axes of groups of the summed axis, which are walked one by one and are no taps of windows."""
         return tuple(a for a in self.role("reduced") if a.window != "taps") if self.family == "contraction" else ()
+
+    def shares(self, columns: int) -> bool:
+        """Whether a block's ``columns`` can be shared out to the products of this nest, as matrix units take them."""
+        return self.products == 1 or columns % (LEAST_COLUMNS * self.products) == 0
 
     def step(self, tile: int, least: int) -> int:
         """``tile`` along the summed axis of a product, a power of two, or less where that axis is in groups (of weights with a

@@ -39,7 +39,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
                     language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
-                    language.halves_of_heads)
+                    language.halves_of_heads, lambda dtype: language.units(target.device, dtype))
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
@@ -63,14 +63,14 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
 
 
 def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
-    """Schedules of a pair of products with a common operand: those of one with twice as many columns, of which a block has half
-    from each.  Its tiles take the same room, and it does the same work."""
+    """Schedules of products with a common operand: those of one with the columns of all, of which a block has as many from
+    each.  Its tiles take the same room, and it does the same work."""
     (n,) = nest.role("n")
     if language.pairs is None or not language.pairs(nest, device):
         return []
-    one = replace(nest, products=1, axes=tuple(replace(a, extent=a.extent * 2) if a is n else a for a in nest.axes))
-    whole = (s for s in language.schedules(one, device) if not s.option(PARTS, 0) and s.tile(n.name) % 32 == 0)
-    return [replace(s, tiles=tuple((a, size // 2 if a == n.name else size) for a, size in s.tiles)) for s in whole]
+    one = replace(nest, axes=tuple(replace(a, extent=a.extent * nest.products) if a is n else a for a in nest.axes))
+    whole = (s for s in language.schedules(one, device) if nest.shares(s.tile(n.name)))
+    return [replace(s, tiles=tuple((a, size // nest.products if a == n.name else size) for a, size in s.tiles)) for s in whole]
 
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:

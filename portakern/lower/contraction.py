@@ -12,7 +12,7 @@ from dataclasses import replace
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
-from portakern.ir.core import Op
+from portakern.ir.core import Arg, Op
 from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run, innermost, merge, windows_of
@@ -25,10 +25,25 @@ from portakern.lower.tiles import Coordinates, wide
 def lower_contraction(request: Request) -> Lowered:
     contract = next(op for op in request.program.body.ops if isinstance(op, tt.Contract))
     summed = next((op for op in request.program.body.ops if isinstance(op, tt.Fold)), None)
-    domain = _domain(request, contract, summed)
-    operands, live = operand_dtype(contract), 3 if summed is None else 4
-    nest = request.nest("contraction", domain, live, dots=operands, precision=contract.precision)
-    schedule = request.choose(_placed(request, domain, nest))
+    return _lowered(request, [contract], summed)
+
+
+def lower_pair(request: Request) -> Lowered:
+    """Products that share an operand, in one walk."""
+    pair = [op for op in request.program.body.ops if isinstance(op, tt.Contract)]
+    places = {tuple(c for i in (0, 1) for c in request.classes.of_operand(op, i)) for op in pair}
+    if len(places) != 1:
+        raise NoSchedule("two products that do not run along the same axes")
+    return _lowered(request, pair)
+
+
+def _lowered(request: Request, products: Sequence[tt.Contract], summed: tt.Fold | None = None) -> Lowered:
+    """``products`` run along the same axes; ``summed`` is the sum over batches of the only one."""
+    first = products[0]
+    domain = _domain(request, first, summed)
+    live = 3 if summed is None else 4
+    nest = request.nest("contraction", domain, live, dots=operand_dtype(first), precision=first.precision)
+    schedule = request.choose(replace(_placed(request, domain, nest, first), products=len(products)))
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
     cut = _cut(request, domain, schedule) if parts > 1 else None
@@ -39,31 +54,13 @@ def lower_contraction(request: Request) -> Lowered:
     part = parts_axis(domain, parts) if cut is not None else None
     frame = Frame(request, domain, axes if part is None else [part, *axes], schedule, "contraction")
     ranges = {cut.name: range_of_part(frame, part, frame.b.axis[cut.name])} if cut is not None and part is not None else None
-    made, acc = ((contract, _product(frame, contract, ranges)) if summed is None
-                 else (summed, _sum_of_products(frame, contract, summed, ranges)))  # fmt: skip
+    sums: dict[Op, Op] = (dict(zip(products, _products(frame, products, ranges), strict=True)) if summed is None
+                          else {summed: _sum_of_products(frame, first, summed, ranges)})  # fmt: skip
     if part is not None:
-        partial = store_part(frame, part, made, acc)
-        return Lowered((frame.finish(), join_parts(request, made, partial, whole_loop(frame).combine)), (partial,))
-    frame.w.known[made] = frame.b.cast(acc, wide(tt.tensor_type(made).dtype))
-    for number in range(len(request.program.outputs)):
-        frame.store(number)
-    return Lowered((frame.finish(),))
-
-
-def lower_pair(request: Request) -> Lowered:
-    """Two products that share an operand, in one walk."""
-    pair = [op for op in request.program.body.ops if isinstance(op, tt.Contract)]
-    classes = request.classes
-    places = {tuple(c for i in (0, 1) for c in classes.of_operand(op, i)) for op in pair}
-    if len(places) != 1:
-        raise NoSchedule("two products that do not run along the same axes")
-    domain = _domain(request, pair[0])
-    nest = request.nest("contraction", domain, 3, dots=operand_dtype(pair[0]), precision=pair[0].precision)
-    schedule = request.choose(replace(_placed(request, domain, nest), products=len(pair)))
-    one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
-    frame = Frame(request, domain, _axes(domain, schedule), schedule, "contraction")
-    made = _products(frame, pair, None, [*domain.role("reduced"), *domain.role("k")])
-    frame.w.known.update({op: frame.b.cast(acc, wide(tt.tensor_type(op).dtype)) for op, acc in zip(pair, made, strict=True)})
+        names = ["partial"] if len(sums) == 1 else [f"partial{number}" for number in range(len(sums))]
+        made = {op: store_part(frame, part, op, acc, name) for (op, acc), name in zip(sums.items(), names, strict=True)}
+        return Lowered((frame.finish(), join_parts(request, made, whole_loop(frame).combine)), tuple(made.values()))
+    frame.w.known.update({op: frame.b.cast(acc, wide(tt.tensor_type(op).dtype)) for op, acc in sums.items()})
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
@@ -115,17 +112,48 @@ def turned(request: Request, op: tt.Contract) -> bool:
     return any(c in left for c in inner) and not any(c in right for c in inner)
 
 
-def _placed(request: Request, domain: Domain, nest: Nest) -> Nest:
-    """``nest``, which knows how its operands lie in memory."""
-    return replace(nest, turned=_lines_along(request, domain, "m", "n"), across=_lines_along(request, domain, "n", "m"))
+def _placed(request: Request, domain: Domain, nest: Nest, op: tt.Contract) -> Nest:
+    """``nest`` of ``op``, which knows how its operands lie in memory."""
+    return replace(nest, turned=_lines_of_rows(request, domain), across=_lines_of_columns(request, domain, op))
 
 
-def _lines_along(request: Request, domain: Domain, free: str, other: str) -> bool:
-    """Whether an array that has the axes of the role ``free`` and what is summed, but none of the role ``other``, is contiguous
-    along the first."""
-    own, others, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in (free, other, "k"))
-    side = [dims for dims in request.accesses() if own.intersection(dims) and summed.intersection(dims)]
-    return not own.isdisjoint(innermost(dims for dims in side if others.isdisjoint(dims)))
+def _lines_of_rows(request: Request, domain: Domain) -> bool:
+    """Whether an array that has rows and what is summed, but no columns, is contiguous along the rows."""
+    rows, columns, summed = ({c for r in domain.role(x) for c in r.classes if c.extent != 1} for x in "mnk")
+    left = [dims for dims in request.accesses() if rows.intersection(dims) and summed.intersection(dims)]
+    return not rows.isdisjoint(innermost(dims for dims in left if columns.isdisjoint(dims)))
+
+
+def _lines_of_columns(request: Request, domain: Domain, op: tt.Contract) -> bool:
+    """Whether the right operand of ``op`` is an array that is contiguous along the columns."""
+    number = 0 if turned(request, op) else 1
+    dim = _contiguous_dim(op.operands[number])
+    columns = {c for r in domain.role("n") for c in r.classes}
+    return dim is not None and request.classes.of_operand(op, number)[dim] in columns
+
+
+def _contiguous_dim(op: Op) -> int | None:
+    """The dim of ``op``, an array seen from any side, along which neighbours are neighbours in memory."""
+    match op:
+        case Arg():
+            return _last(op)
+        case tt.Convert(x=x) | tt.Slice(x=x):
+            return _contiguous_dim(x)
+        case tt.Transpose(x=x, order=order):
+            inner = _contiguous_dim(x)
+            return None if inner is None else order.index(inner)
+        case tt.Expand(x=x, dims=dims):
+            inner = _contiguous_dim(x)
+            return None if inner is None else dims[inner]
+        case tt.Reshape(x=x):
+            return _last(op) if _contiguous_dim(x) == _last(x) else None
+    return None
+
+
+def _last(op: Op) -> int | None:
+    """The last dim with more than one element."""
+    shape = tt.tensor_type(op).shape
+    return next((d for d in reversed(range(len(shape))) if shape[d] != 1), None)
 
 
 def _main(runs: Sequence[Run]) -> Run:
@@ -144,14 +172,10 @@ def coords(frame: Frame, classes: Sequence[AxisClass]) -> Coordinates:
     return frame.domain.coords(classes)
 
 
-def _product(frame: Frame, op: tt.Contract, ranges: Mapping[str, Range] | None = None, runs: Sequence[Run] = ()) -> Op:
-    """The sum over all contracted axes (``runs`` where others are walked), or over ``ranges`` of some, as it is accumulated."""
-    return _products(frame, [op], ranges, runs or [*frame.domain.role("reduced"), *frame.domain.role("k")])[0]
-
-
-def _products(frame: Frame, ops: Sequence[tt.Contract], ranges: Mapping[str, Range] | None, runs: Sequence[Run]
+def _products(frame: Frame, ops: Sequence[tt.Contract], ranges: Mapping[str, Range] | None = None, runs: Sequence[Run] = ()
               ) -> tuple[Op, ...]:  # fmt: skip
-    """The sums of ``ops``, which run along the same axes, in one walk over ``runs``."""
+    """The sums of ``ops``, which run along the same axes, as they are accumulated: in one walk over all contracted axes
+    (``runs`` where others are walked), or over ``ranges`` of some."""
     b = frame.b
     m, n, k = (frame.domain.role(r)[0].name for r in "mnk")
     dtype = ops[0].dtype if DTYPES[ops[0].dtype].bits >= 32 else "f32"
@@ -165,7 +189,8 @@ def _products(frame: Frame, ops: Sequence[tt.Contract], ranges: Mapping[str, Ran
 
     zero = b.full(0.0 if DTYPES[dtype].is_float else 0, dtype, b.dims(m, n))
     init = [("acc" if len(ops) == 1 else f"acc{number}", zero) for number in range(len(ops))]
-    return nested(frame, runs, init, step, _add(frame), ranges)
+    walked = runs or [*frame.domain.role("reduced"), *frame.domain.role("k")]
+    return nested(frame, walked, init, step, _add(frame), ranges)
 
 
 def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mapping[str, Range] | None = None) -> Op:
@@ -179,7 +204,8 @@ def _sum_of_products(frame: Frame, op: tt.Contract, over: tt.Fold, ranges: Mappi
     dims = b.dims(*(frame.domain.role(r)[0].name for r in "mn"))
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        frame.w.known[op] = b.cast(_product(frame, op, ranges, inner), wide(op.dtype))
+        (product,) = _products(frame, [op], ranges, inner)
+        frame.w.known[op] = b.cast(product, wide(op.dtype))
         made = b.fit(frame.w.value(over.x, coords(frame, classes.of_operand(over, 0))), dims)
         del frame.w.known[op]
         return (b.binary("add", carried[0], made),)

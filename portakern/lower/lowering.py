@@ -36,7 +36,7 @@ from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
-from portakern.lower.thin import as_rows
+from portakern.lower.thin import Units, always, as_rows
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
@@ -79,7 +79,8 @@ def _said(missing: Missing) -> str:
 
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
-          shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True) -> Program:
+          shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
+          units: Units = always) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -88,7 +89,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
-    as well (:mod:`halves`).
+    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -103,7 +104,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -144,8 +145,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool, picks: bool) -> None:  # fmt: skip
-        self.shares, self.picks = shares, picks
+                 taken: set[str], shares: bool, picks: bool, units: Units) -> None:  # fmt: skip
+        self.shares, self.picks, self.units = shares, picks, units
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -174,7 +175,7 @@ class _Making:
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         names = self._names_in(lines)
         made = stages(program, names, self.fresh, shares=self.shares, picks=self.picks)
-        return [Planned(as_rows(s, names), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
+        return [Planned(as_rows(s, names, self.units), lines, (*outputs, *program.outputs)) for s in made if _work(s)]
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
         """What dims of arrays are called, of those in ``lines`` the dims that a step has."""
@@ -249,7 +250,7 @@ class _Making:
                 raise
             # What cannot go together goes by itself.
             for n, s in enumerate(stages(stage.program, names, self.fresh, False, self.shares, stage.placed, self.picks), 1):
-                self._kernels(replace(item, stage=s), f"{suffix}_{n}", times)
+                self._kernels(replace(item, stage=as_rows(s, names, self.units)), f"{suffix}_{n}", times)
             return
         except (LoweringError, IRError) as error:
             error.where = error.where or str(_line(stage) or "")

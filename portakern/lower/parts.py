@@ -8,6 +8,7 @@ a second kernel, elementwise over the result and tiled as such, walks the parts 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from portakern.dtypes import DTYPES
@@ -76,23 +77,27 @@ def store_part(frame: Frame, part: t.Axis, op: Op, value: Op, what: str = "parti
     return array
 
 
-def join_parts(request: Request, op: Op, partial: Array, combine: Block) -> t.Kernel:
-    """The kernel that joins the parts of ``op`` and computes from it what the stage of ``request`` stores."""
+def join_parts(request: Request, partials: Mapping[Op, Array], combine: Block) -> t.Kernel:
+    """The kernel that joins the parts of each of ``partials`` and computes from them what the stage of ``request`` stores."""
     program = request.program
-    rest = with_copies(program_of(program, program.results, program.outputs, {op: partial.name}))
+    names = {op: array.name for op, array in partials.items()}
+    rest = with_copies(program_of(program, program.results, program.outputs, names))
     # Names of its own, so that tiles asked for the product's axes are not taken for those of this kernel.
-    hints = {partial.name: tuple(f"{c.name}_out" for c in request.classes.of(op))}
+    hints = {names[op]: tuple(f"{c.name}_out" for c in request.classes.of(op)) for op in partials}
     mine = replace(request, name=f"{request.name}_join", program=rest, classes=axis_classes(rest, hints))
     domain, family = elementwise_domain(mine)
     live = 2 + sum(1 for a in rest.args if tt.tensor_type(a).shape)
-    schedule = mine.choose(replace(mine.nest(family, domain, live), io_dtype=partial.dtype))
+    first = next(iter(partials.values()))
+    schedule = mine.choose(replace(mine.nest(family, domain, live), io_dtype=first.dtype))
     at_most(schedule, domain.runs, 2, "axes")
-    part = replace(parts_axis(domain, int(partial.type.shape[0])), kind="loop")  # type: ignore[union-attr, arg-type]
+    part = replace(parts_axis(domain, int(first.type.shape[0])), kind="loop")  # type: ignore[union-attr, arg-type]
     frame = Frame(mine, domain, [*grid(domain.runs, schedule), part], schedule, family)
-    frame.arrays.types = {**frame.arrays.types, partial.name: partial.type}
-    arg = next(a for a in rest.args if a.name == partial.name)
-    total = _joined(frame, partial, (t.Index.of(part.name), *domain.coords(_classes_of(mine, arg))), combine)
-    frame.w.known[arg] = frame.b.cast(total, wide(tt.tensor_type(op).dtype))
+    frame.arrays.types = {**frame.arrays.types, **{x.name: x.type for x in partials.values()}}
+    args = {op: next(a for a in rest.args if a.name == name) for op, name in names.items()}
+    where = [(x, (t.Index.of(part.name), *domain.coords(_classes_of(mine, args[op])))) for op, x in partials.items()]
+    totals = _joined(frame, where, combine)
+    frame.w.known.update({args[op]: frame.b.cast(total, wide(tt.tensor_type(op).dtype))
+                          for op, total in zip(partials, totals, strict=True)})  # fmt: skip
     for number in range(len(rest.outputs)):
         frame.store(number)
     return frame.finish()
@@ -111,19 +116,23 @@ def _classes_of(request: Request, arg: Arg):
     return request.classes.of_operand(user, user.operands.index(arg))
 
 
-def _joined(frame: Frame, partial: Array, coords: Coordinates, combine: Block) -> Op:
+def _joined(frame: Frame, partials: Sequence[tuple[Array, Coordinates]], combine: Block) -> tuple[Op, ...]:
     """A walk over the parts: what ``combine`` makes of all before and the next one."""
     b = frame.b
-    view, indices = collapse(partial.type.shape, coords)  # type: ignore[union-attr]
-    first = indices[0].axes[0]
-    dims = b.dims(*(a for i in indices[1:] for a in i.axes))
+    views = [(x.name, *collapse(x.type.shape, coords)) for x, coords in partials]  # type: ignore[union-attr]
+    first = views[0][2][0].axes[0]
+
+    def init(array: Array, indices: Sequence[t.Index]) -> Op:
+        dims = b.dims(*(a for i in indices[1:] for a in i.axes))
+        return b.full(0.0 if DTYPES[array.dtype].is_float else 0, array.dtype, dims)
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-        return inlined(b, combine, (*carried, b.load(frame.arrays.view(partial.name, view), indices)))
+        read = (b.load(frame.arrays.view(name, view), indices) for name, view, indices in views)
+        return inlined(b, combine, (*carried, *read))
 
-    (total,) = b.loop(first, [("acc", b.full(0.0 if DTYPES[partial.dtype].is_float else 0, partial.dtype, dims))], step,
-                      combine=lambda left, right: inlined(b, combine, (*left, *right)))  # fmt: skip
-    return total
+    called = ["acc"] if len(partials) == 1 else [f"acc{number}" for number in range(len(partials))]
+    begin = [(name, init(x, view[2])) for name, (x, _), view in zip(called, partials, views, strict=True)]
+    return b.loop(first, begin, step, combine=lambda left, right: inlined(b, combine, (*left, *right)))
 
 
 def inlined(b: Builder, block: Block, values: tuple[Op, ...]) -> tuple[Op, ...]:

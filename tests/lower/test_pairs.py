@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,41 @@ def test_one_walk_makes_both(op: Operator) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("op", PAIRED, ids=lambda o: o.name)
+def test_both_sums_in_parts_are_joined_by_one_kernel(op: Operator) -> None:
+    def in_parts(nest: Nest) -> Schedule:
+        made = choose(nest)
+        return replace(made, options=(("split_k", 2),)) if nest.family == "contraction" else made
+
+    program = op.program(dims_of(op), {}, "f32")
+    made = lower(program, in_parts)
+    assert dots(made) == [2, 0]
+    assert [a.name for a in made.by_role("temporary")] == [f"{op.name}_partial0", f"{op.name}_partial1"]
+    right(op, made, make_inputs(program))
+
+
+@pytest.mark.quick
+def test_both_sums_of_one_row_are_one_walk_over_rows() -> None:
+    dims: dict[str, Any] = {"M": 1, "K": 7, "F": 6}
+    program = gated.program(dims, {}, "f32")
+    (kernel,) = lower(program, choose).kernels
+    assert kernel.family == "rows" and sum(isinstance(op, t.Reduce) for op in kernel.body.walk()) == 2
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("op", "by_rows"), [(gated, True), (of_halves, True), (of_rows_of_weights, False)], ids=str)
+def test_a_nest_says_how_its_right_operand_lies(op: Operator, by_rows: bool) -> None:
+    seen: list[bool] = []
+
+    def noted(nest: Nest) -> Schedule:
+        seen.append(nest.across)
+        return choose(nest)
+
+    lower(op.program(dims_of(op), {}, "f32"), noted)
+    assert seen == [by_rows]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("op", PAIRED, ids=lambda o: o.name)
 def test_languages_without_pairs(op: Operator) -> None:
     program = op.program(dims_of(op), {}, "f32")
     made = lower(program, no_pairs)
@@ -159,7 +195,9 @@ def test_the_producer_brings_what_both_share_once() -> None:
 @pytest.mark.parametrize(("target", "m", "kernels"), [
     ("cuda:sm_90a", 4096, 1), ("cuda:sm_80", 4096, 1), ("triton:sm_90", 4096, 1), ("cpp:cpu", 256, 1), ("hip:gfx1201", 4096, 1),
     ("hip:gfx942", 80, 1), ("hip:gfx942", 4096, 2),  # whose waves take turns at one product
-    ("opencl:cpu", 256, 2), ("cuda:sm_90a", 16, 2),
+    ("opencl:cpu", 256, 2), ("cuda:sm_90a", 16, 1), ("cuda:sm_90a", 1, 1), ("cuda:sm_80", 1, 1),
+    ("triton:sm_90", 1, 1), ("hip:gfx942", 1, 1), ("cuda:sm_100a", 16, 1), ("cuda:sm_100a", 64, 2),
+    ("cpp:cpu", 1, 1), ("numba:cpu", 1, 1), ("opencl:cpu", 1, 1),
 ])  # fmt: skip
 def test_where_it_pays(target: str, m: int, kernels: int) -> None:
     assert len(pk.build(gated, target=target, dtype="bf16", M=m, K=1024, F=8192).program.kernels) == kernels

@@ -34,7 +34,8 @@ def lowered(operator: pk.Operator, dims: dict[str, int], dtype: str, target: str
         ({"M": 40, "K": 300, "N": 1}, "f32", "rows"),
         ({"M": 1, "K": 300, "N": 40}, "f32", "rows"),
         ({"M": 40, "K": 300, "N": 2}, "f32", "contraction"),
-        ({"M": 40, "K": 300, "N": 1}, "bf16", "contraction"),
+        ({"M": 40, "K": 300, "N": 1}, "bf16", "rows"),
+        ({"M": 40, "K": 300, "N": 1}, "f16", "contraction"),
         ({"M": 1, "K": 300, "N": 1}, "bf16", "rows"),
     ],
 )

@@ -54,6 +54,7 @@ CPP = Language(
     adopt=adopt,
     takes_pixels=True,
     long_steps=False,
+    units=lambda device, dtype: dtype == "f16",  # widened element by element, which products do once
     pairs=lambda nest, device: True,
     forks=True,
     words=WORDS,

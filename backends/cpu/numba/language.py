@@ -52,5 +52,6 @@ NUMBA = Language(
     preload=("numba",),
     forks=True,
     words=WORDS,
+    units=lambda device, dtype: False,
     shares_process=True,
 )

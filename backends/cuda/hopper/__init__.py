@@ -4,13 +4,13 @@
 ``include/pk/pipeline.cuh``.
 """
 
-from .narrow import NarrowPlan, NarrowProduct, narrowed, print_narrow
+from .narrow import NarrowPlan, NarrowProduct, SumOf, narrowed, print_narrow
 from .packing import packed
 from .plan import Fetched, PipelinePlan, Refill, SendTile, WriteRows
 from .planning import MOVERS, obstacle_to_pipeline, pipelined
 from .printer import print_pipeline
 
 __all__ = [
-    "MOVERS", "Fetched", "NarrowPlan", "NarrowProduct", "PipelinePlan", "Refill", "SendTile", "WriteRows", "narrowed",
+    "MOVERS", "Fetched", "NarrowPlan", "NarrowProduct", "PipelinePlan", "Refill", "SendTile", "SumOf", "WriteRows", "narrowed",
     "obstacle_to_pipeline", "packed", "pipelined", "print_narrow", "print_pipeline",
 ]  # fmt: skip

@@ -127,7 +127,7 @@ def _extent(axis: NestAxis) -> int:
 
 def _tiles(t: Tile, nest: Nest) -> int:
     m, n = (nest.role(x)[0] for x in "mn")
-    return -(-_extent(m) // t.m) * -(-_extent(n) * nest.products // t.n) * prod(map(_extent, nest.role("batch")))
+    return -(-_extent(m) // t.m) * -(-_extent(n) // t.n) * prod(map(_extent, nest.role("batch")))
 
 
 def _rounds(t: Tile, nest: Nest, units: int) -> float:

@@ -41,5 +41,6 @@ OPENCL = Language(
     convention=CONVENTION,
     adopt=_adopt,
     preload=("pyopencl",),
+    units=lambda device, dtype: False,
     words=WORDS,
 )

@@ -65,5 +65,6 @@ SYCL = Language(
     convention=CONVENTION,
     adopt=_adopt,
     preload=("portakern.backends.sycl.sycl.preloaded",),
+    units=lambda device, dtype: device.has("dpas"),
     words=WORDS,
 )

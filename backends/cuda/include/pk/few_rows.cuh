@@ -39,33 +39,43 @@ template <bool ByRows, class Box> PK_DEVICE void read_columns(uint32_t (&to)[4],
     else load_a(to, box, column, k);
 }
 
-// Adds up the sums of a block's warps, and then of the blocks of a cluster. Warp w has L::cols / Across of the columns, those of
-// w % Across, row by row from `partial` + w * Apart on, `Pitch` apart. `whole`: room for the sums of a block.
-template <class L, int Parts, int M, int Across, int Apart, int Pitch>
-PK_DEVICE Tile<float, L> sum_of_warps(const float* partial, float* whole) {
-    constexpr int down = L::threads / kWarp / Across, columns = L::cols / Across;
-    const int col = L::col(thread(), 0);
-    Tile<float, L> total;
+// Adds up the sums of a block's warps, and then of the blocks of a cluster, for each of N products. Warp w has columns of one
+// of them, L::cols N / Across of those that lie side by side, from w % Across on, row by row from `partial` + w * Apart on, `Pitch`
+// apart. `whole`: room for the sums of a block.
+template <class L, int Parts, int N, int M, int Across, int Apart, int Pitch>
+PK_DEVICE Sums<L, N> sums_of_warps(const float* partial, float* whole) {
+    constexpr int down = L::threads / kWarp / Across, columns = N * L::cols / Across;
+    Sums<L, N> total;
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < L::row_slots; ++i) {
-        const int row = L::row(thread(), i);
-        total.v[i] = 0;
-        if (row < M && owns<L>(thread())) {  // what other threads would have is never stored
+    for (int p = 0; p < N; ++p) {
+        const int col = p * L::cols + L::col(thread(), 0);
 #pragma unroll
-            for (int w = 0; w < down; ++w)
-                total.v[i] += partial[(w * Across + col / columns) * Apart + row * Pitch + col % columns];
+        for (int i = 0; i < L::row_slots; ++i) {
+            const int row = L::row(thread(), i);
+            float sum = 0;
+            if (row < M && owns<L>(thread())) {  // what other threads would have is never stored
+#pragma unroll
+                for (int w = 0; w < down; ++w) sum += partial[(w * Across + col / columns) * Apart + row * Pitch + col % columns];
+            }
+            total.of[p].v[i] = sum;
         }
     }
     if constexpr (Parts > 1) {
+        float* mine = whole + thread();
 #pragma unroll
-        for (int i = 0; i < L::row_slots; ++i) whole[i * L::threads + thread()] = total.v[i];
+        for (int p = 0; p < N; ++p)
+#pragma unroll
+            for (int i = 0; i < L::row_slots; ++i) mine[(p * L::row_slots + i) * L::threads] = total.of[p].v[i];
         Cluster<1, Parts>::sync();
         if (Cluster<1, Parts>::rank() == 0) {
 #pragma unroll
             for (int part = 1; part < Parts; ++part)
 #pragma unroll
-                for (int i = 0; i < L::row_slots; ++i) total.v[i] += *ptx::in_block(&whole[i * L::threads + thread()], part);
+                for (int p = 0; p < N; ++p)
+#pragma unroll
+                    for (int i = 0; i < L::row_slots; ++i)
+                        total.of[p].v[i] += *ptx::in_block(mine + (p * L::row_slots + i) * L::threads, part);
         }
         Cluster<1, Parts>::sync();  // no block leaves while its sums are being read
     }
@@ -73,22 +83,25 @@ PK_DEVICE Tile<float, L> sum_of_warps(const float* partial, float* whole) {
 }
 
 /// Sums over k of a[m, k] b[k, n] for the columns of L from `col` on and the first `M` rows, in the first block of each cluster
-/// of `Parts`. The matrix is stored row by row, in boxes of `Lines` rows of 64 columns, or column by column, in boxes of
-/// `Lines` columns of 64 of k; both swizzled. Rows of `a` are contiguous and begin at multiples of four bytes.
-template <class L, int Parts, int M, bool ByRows, int Lines, int Slots, class T, class... Batch>
-PK_DEVICE Tile<float, L> few_rows(void* memory, const T* a, int64_t row_stride, const TensorMap& b, int64_t depth, int64_t col,
-                                  Batch... batch) {
-    constexpr int warps = L::threads / kWarp, wide = 64, groups = ceil_div(M, 8);
-    constexpr int columns = ByRows ? wide : Lines, deep = ByRows ? Lines : wide, across = L::cols / columns, down = warps / across;
+/// of `Parts`, with each of some matrices of as many columns. These are stored row by row, in boxes of `Lines` rows of 64
+/// columns, or column by column, in boxes of `Lines` columns of 64 of k; both swizzled. Rows of `a` are contiguous and begin at
+/// multiples of four bytes.
+template <class L, int Parts, int M, bool ByRows, int Lines, int Slots, class T, class... Matrices>
+PK_DEVICE Sums<L, sizeof...(Matrices)> few_rows_of(void* memory, const T* a, int64_t row_stride, int64_t depth, int64_t col,
+                                                   const Matrices&... b) {
+    constexpr int warps = L::threads / kWarp, wide = 64, groups = ceil_div(M, 8), products = sizeof...(Matrices);
+    constexpr int columns = ByRows ? wide : Lines, deep = ByRows ? Lines : wide;
+    constexpr int each = L::cols / columns, across = products * each, down = warps / across;
     static_assert(L::cols % columns == 0 && warps % across == 0 && Lines % 16 == 0, "warps take the same number of columns");
     using Box = Shared<T, Lines, wide>;
     using Boxes = WarpBoxes<T, Lines * wide, Slots, warps>;
     Boxes boxes(memory);
-    const int64_t first = col + warp() % across * columns, step = int64_t(Parts) * down * deep;
+    const int mine = warp() % across;
+    const int64_t first = col + mine % each * columns, step = int64_t(Parts) * down * deep;
     const auto ask = [&](int slot, int64_t k) {
         if (k >= depth) return;
-        if constexpr (ByRows) boxes.ask(slot, b, first, k, batch...);
-        else boxes.ask(slot, b, k, first, batch...);
+        if constexpr (ByRows) ask_one(mine / each, boxes, slot, first, k, b...);
+        else ask_one(mine / each, boxes, slot, k, first, b...);
     };
     int64_t k = int64_t(Cluster<1, Parts>::rank() * down + warp() / across) * deep;
     for (int i = 0; i < Slots; ++i) ask(i, k + i * step);
@@ -127,7 +140,14 @@ PK_DEVICE Tile<float, L> few_rows(void* memory, const T* a, int64_t row_stride, 
                 if (m < M) partial[warp() * apart + m * pitch + n * 16 + i / 2 * 8 + lane() / 4] = sum[n][g][i];
             }
     auto* whole = reinterpret_cast<float*>(static_cast<unsigned char*>(memory) + Boxes::bytes);
-    return sum_of_warps<L, Parts, M, across, apart, pitch>(partial, whole);
+    return sums_of_warps<L, Parts, products, M, across, apart, pitch>(partial, whole);
+}
+
+/// The same with one matrix. Batches are the innermost first.
+template <class L, int Parts, int M, bool ByRows, int Lines, int Slots, class T, class... Batch>
+PK_DEVICE Tile<float, L> few_rows(void* memory, const T* a, int64_t row_stride, const TensorMap& b, int64_t depth, int64_t col,
+                                  Batch... batch) {
+    return few_rows_of<L, Parts, M, ByRows, Lines, Slots>(memory, a, row_stride, depth, col, brought(b, batch...)).of[0];
 }
 
 }  // namespace pk

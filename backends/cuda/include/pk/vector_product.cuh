@@ -53,24 +53,63 @@ template <int N, class T> PK_DEVICE void add_rows(float (&sum)[8], const float (
     }
 }
 
-// Adds up what the warps of a block and then the blocks of a cluster have found for each column, in this order. `partial`:
-// warps x columns, then the block's sums.
-template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_parts(float* partial) {
-    constexpr int warps = L::threads / kWarp;
-    float* whole = partial + warps * L::cols;
+/// The sums of N products, a tile of each.
+template <class L, int N> struct Sums {
+    Tile<float, L> of[N];
+};
+
+/// A matrix that the copy engine brings, and the coordinates of its batches, the innermost first.
+template <int N> struct Brought {
+    const TensorMap& map;
+    int batch[N + 1];
+
+    /// Asks for the box at these coordinates.
+    template <class Boxes, class... At> PK_DEVICE void ask(Boxes& boxes, int slot, At... at) const {
+        static_assert(N <= 3, "the copy engine knows five dims");
+        if constexpr (N == 0) boxes.ask(slot, map, at...);
+        else if constexpr (N == 1) boxes.ask(slot, map, at..., batch[0]);
+        else if constexpr (N == 2) boxes.ask(slot, map, at..., batch[0], batch[1]);
+        else boxes.ask(slot, map, at..., batch[0], batch[1], batch[2]);
+    }
+};
+template <class... Batch> PK_DEVICE Brought<sizeof...(Batch)> brought(const TensorMap& map, Batch... batch) {
+    return {map, {static_cast<int>(batch)..., 0}};
+}
+
+/// Asks for a box of the matrix of this number.
+template <class Boxes, class... At> PK_DEVICE void ask_one(int, Boxes&, int, At...) {}
+template <class Boxes, int N, class... Others, class... At>
+PK_DEVICE void ask_one(int number, Boxes& boxes, int slot, int64_t inner, int64_t outer, const Brought<N>& b,
+                       const Others&... others) {
+    if (number == 0) b.ask(boxes, slot, inner, outer);
+    else if constexpr (sizeof...(Others) > 0) ask_one(number - 1, boxes, slot, inner, outer, others...);
+}
+
+// Adds up what the warps of a block and then the blocks of a cluster have found for each column of each of N products, in this
+// order. `partial`: warps x columns of all products, then the block's sums.
+template <class L, int Parts, int N = 1> PK_DEVICE Sums<L, N> sums_of_parts(float* partial) {
+    constexpr int warps = L::threads / kWarp, cols = N * L::cols;
+    float* whole = partial + warps * cols;
     const int col = L::col(thread(), 0);
     __syncthreads();
-    float sum = 0;
+    Sums<L, N> total;
 #pragma unroll
-    for (int w = 0; w < warps; ++w) sum += partial[w * L::cols + col];
-    Tile<float, L> total;
-    total.v[0] = sum;
+    for (int p = 0; p < N; ++p) {
+        float sum = 0;
+#pragma unroll
+        for (int w = 0; w < warps; ++w) sum += partial[w * cols + p * L::cols + col];
+        total.of[p].v[0] = sum;
+    }
     if constexpr (Parts > 1) {
-        if (thread() == col) whole[col] = sum;
+#pragma unroll
+        for (int p = 0; p < N; ++p)
+            if (thread() == col) whole[p * L::cols + col] = total.of[p].v[0];
         Cluster<1, Parts>::sync();
         if (Cluster<1, Parts>::rank() == 0) {
 #pragma unroll
-            for (int part = 1; part < Parts; ++part) total.v[0] += *ptx::in_block(&whole[col], part);
+            for (int part = 1; part < Parts; ++part)
+#pragma unroll
+                for (int p = 0; p < N; ++p) total.of[p].v[0] += *ptx::in_block(&whole[p * L::cols + col], part);
         }
         Cluster<1, Parts>::sync();  // no block leaves while its sums are being read
     }
@@ -86,16 +125,16 @@ template <class L, int Parts> PK_DEVICE Tile<float, L> sum_of_lanes(float* parti
         for (int mask = lanes; mask < kWarp; mask *= 2) sum[e] += __shfl_xor_sync(~0u, sum[e], mask);
         if (lane() < lanes) partial[warp() * L::cols + lane() * 8 + e] = sum[e];
     }
-    return sum_of_parts<L, Parts>(partial);
+    return sums_of_parts<L, Parts>(partial).of[0];
 }
 
-// Adds up what the lanes of a warp have for each of N columns from `first` on.
-template <class L, int N> PK_DEVICE void store_sums(float* partial, float (&sum)[N], int first) {
+// Adds up what the lanes of a warp have for each of N columns from `first` on, of `cols`.
+template <int N> PK_DEVICE void store_sums(float* partial, float (&sum)[N], int first, int cols) {
 #pragma unroll
     for (int c = 0; c < N; ++c) {
 #pragma unroll
         for (int mask = 1; mask < kWarp; mask *= 2) sum[c] += __shfl_xor_sync(~0u, sum[c], mask);
-        if (lane() == 0) partial[warp() * L::cols + first + c] = sum[c];
+        if (lane() == 0) partial[warp() * cols + first + c] = sum[c];
     }
 }
 
@@ -170,19 +209,21 @@ PK_DEVICE Tile<float, L> row_times_rows(void* memory, const T* a, int64_t stride
     return sum_of_lanes<L, Parts>(reinterpret_cast<float*>(static_cast<unsigned char*>(memory) + Boxes::bytes), sum);
 }
 
-/// The same with the matrix stored column by column: boxes have 256 of k for `Columns` columns, which a warp keeps to.
-template <class L, int Parts, int Columns, int Slots, class T, class... Batch>
-PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth,
-                                           int64_t col, Batch... batch) {
-    constexpr int warps = L::threads / kWarp, deep = 8 * kWarp, across = L::cols / Columns, down = warps / across;
+/// The same with matrices stored column by column, each with as many columns and sums of its own: boxes have 256 of k for
+/// `Columns` columns of one of them, which a warp keeps to.
+template <class L, int Parts, int Columns, int Slots, class T, class... Matrices>
+PK_DEVICE Sums<L, sizeof...(Matrices)> row_times_columns_of(void* memory, const T* a, int64_t stride, int64_t depth,
+                                                            int64_t col, const Matrices&... b) {
+    constexpr int warps = L::threads / kWarp, deep = 8 * kWarp, each = L::cols / Columns;
+    constexpr int products = sizeof...(Matrices), across = products * each, down = warps / across;
     static_assert(L::cols % Columns == 0 && warps % across == 0, "warps take the same number of columns");
     using Boxes = WarpBoxes<T, Columns * deep, Slots, warps>;
     Boxes boxes(memory);
-    const int first = warp() % across * Columns;
+    const int mine = warp() % across, product = mine / each, first = mine % each * Columns;
     const int64_t step = int64_t(Parts) * down * deep;
     int64_t k = int64_t(Cluster<1, Parts>::rank() * down + warp() / across) * deep;
     for (int i = 0; i < Slots; ++i)
-        if (k + i * step < depth) boxes.ask(i, b, k + i * step, col + first, batch...);
+        if (k + i * step < depth) ask_one(product, boxes, i, k + i * step, col + first, b...);
     float sum[Columns] = {};
     for (; k < depth; k += step) {
         float left[8];
@@ -196,13 +237,21 @@ PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t str
             for (int e = 0; e < 8; ++e) sum[c] = fma(left[e], right[e], sum[c]);
         }
         const int free = boxes.done();
-        if (k + Slots * step < depth) boxes.ask(free, b, k + Slots * step, col + first, batch...);
+        if (k + Slots * step < depth) ask_one(product, boxes, free, k + Slots * step, col + first, b...);
     }
+    constexpr int cols = products * L::cols;
     auto* partial = reinterpret_cast<float*>(static_cast<unsigned char*>(memory) + Boxes::bytes);
-    for (int i = lane(); i < L::cols; i += kWarp) partial[warp() * L::cols + i] = 0.0f;  // columns of other warps
+    for (int i = lane(); i < cols; i += kWarp) partial[warp() * cols + i] = 0.0f;  // columns of other warps
     __syncwarp();
-    store_sums<L>(partial, sum, first);
-    return sum_of_parts<L, Parts>(partial);
+    store_sums(partial, sum, mine * Columns, cols);
+    return sums_of_parts<L, Parts, products>(partial);
+}
+
+/// The same with one matrix.
+template <class L, int Parts, int Columns, int Slots, class T, class... Batch>
+PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t stride, const TensorMap& b, int64_t depth,
+                                           int64_t col, Batch... batch) {
+    return row_times_columns_of<L, Parts, Columns, Slots>(memory, a, stride, depth, col, brought(b, batch...)).of[0];
 }
 
 /// The same with loads, for the columns that are left of a matrix stored row by row (`row_stride` apart, columns contiguous).
@@ -258,9 +307,9 @@ PK_DEVICE Tile<float, L> row_times_columns(void* memory, const T* a, int64_t str
                 for (int e = 0; e < 8; ++e) sum[c] = fma(left[e], right[e], sum[c]);
             }
         }
-        store_sums<L>(partial, sum, first);
+        store_sums(partial, sum, first, L::cols);
     }
-    return sum_of_parts<L, Parts>(partial);
+    return sums_of_parts<L, Parts>(partial).of[0];
 }
 
 }  // namespace pk
