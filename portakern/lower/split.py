@@ -183,7 +183,8 @@ class _Splitter:
             self.groups.append(group)
             for a in anchors:
                 self.group_of[a] = group
-            self.recomputed.discard(op)  # what attention gives is stored
+            # What attention gives is stored, and so is what it takes, which each block would compute for all of its keys.
+            self.recomputed -= {op, *inner_products(op, self.recomputed), *inner_products(scores, self.recomputed)} - {scores}
             self.patterns[op] = found
 
     def _find_sums_of_products(self) -> None:

@@ -96,6 +96,18 @@ def test_scores_of_one_product_alone_have_the_weights_of_an_attention() -> None:
     assert kernel.family == "attention" and may_scale_first(kernel)
 
 
+def test_what_an_attention_takes_is_loaded() -> None:
+    """Keys and values of few depths: another product would compute them again, tile by tile."""
+
+    @pk.operator
+    def of_few_depths(q: T["E", "D"], x: T["M", "N"], w: T["N", "K"], wk: T["K", "D"], wv: T["K", "F"]):
+        h = pk.tanh(x @ w)
+        return pk.softmax(q @ (h @ wk).T) @ pk.tanh(h @ wv)
+
+    program = made(of_few_depths, dict(E=65, D=17, M=129, N=40, K=4, F=20))
+    assert summary(program) == [("contraction", 1)] * 3 + [("attention", 2)]
+
+
 @pytest.mark.parametrize(
     ("divisor", "fused"),
     [
