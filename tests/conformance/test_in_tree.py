@@ -8,8 +8,8 @@ from portakern.registry import registry
 from portakern.testing.conformance import Check, conformance
 
 CHECKS = [check for backend in registry().backends for check in conformance(backend)]
-AGAIN, QUICK = "emits the same again", ("cpp", "cuda")
-"""What emits the whole library in processes of its own is tried by default on two languages."""
+QUICK = {"emits the same again": ("cpp",), "runs correctly": ("cpp", "opencl", "hip", "pallas", "triton")}
+"""What emits or runs the whole library in processes of its own is tried by default on some languages."""
 
 
 def test_every_backend_is_found():
@@ -19,7 +19,7 @@ def test_every_backend_is_found():
 
 def slow(check: Check) -> list[pytest.MarkDecorator]:
     language, _, what = str(check).partition("-")
-    return [pytest.mark.slow] * (what == AGAIN and language not in QUICK)
+    return [pytest.mark.slow] * (language not in QUICK.get(what, language))
 
 
 def test_what_is_slow_is_told_by_its_name():

@@ -83,7 +83,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda", "amd"}, "python": {"tuning", "from-torch", "targets"}}
+LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda", "amd", "targets", "benchmarking", "gradients"},
+        "python": {"tuning", "from-torch", "targets", "from-a-module"}}
 """Pages whose blocks take half a minute; what they show has tests of its own."""
 
 
