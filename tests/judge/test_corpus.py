@@ -137,7 +137,7 @@ def all_of(target: str, slow: bool, judges: Judges, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("whole_jail")
-@pytest.mark.parametrize("target", [pytest.param(x, marks=[pytest.mark.slow] * (x[:4] in ("sycl", "cuda"))) for x in TARGETS])
+@pytest.mark.parametrize("target", [pytest.param(x, marks=[pytest.mark.slow] * (x[:4] in ("sycl", "cuda", "open"))) for x in TARGETS])
 def test_what_is_wrong_is_wrong_does_no_harm_and_what_is_odd_is_right(target: str, judges: Judges, tmp_path: Path):
     all_of(target, False, judges, tmp_path)
 
