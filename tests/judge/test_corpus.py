@@ -32,6 +32,8 @@ HOSTS = {"triton:sm_90": (decoys.TRITON_DECOYS, decoys.TRITON_LEGAL), "numba:cpu
 INTERPRETED = ("triton:sm_90", "pallas:v6e")
 """Of these the quick tests have those whose kernels do not do the work, of each of which the others are a part."""
 
+LONG = ("sycl", "opencl", "cuda")
+
 UNPRINTABLE = set(map(chr, (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000))))
 
 TARGETS = sorted({a.target for a in (*HOSTILE, *UNUSUAL, *AFRESH, *ATTACKS)})
@@ -137,7 +139,7 @@ def all_of(target: str, slow: bool, judges: Judges, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("whole_jail")
-@pytest.mark.parametrize("target", [pytest.param(x, marks=[pytest.mark.slow] * (x[:4] in ("sycl", "cuda", "open"))) for x in TARGETS])
+@pytest.mark.parametrize("target", [pytest.param(x, marks=[pytest.mark.slow] * x.startswith(LONG)) for x in TARGETS])
 def test_what_is_wrong_is_wrong_does_no_harm_and_what_is_odd_is_right(target: str, judges: Judges, tmp_path: Path):
     all_of(target, False, judges, tmp_path)
 
