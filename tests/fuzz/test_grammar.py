@@ -64,7 +64,7 @@ def test_features_are_named_and_reached(many: list[FuzzCase]) -> None:
     reached = {f for c in many for f in c.features}
     assert reached <= set(FEATURES)
     rare = {f for f in FEATURES if "f8" in f} | {"to_f64"}
-    assert len(set(FEATURES) - reached - rare) <= 15
+    assert len(set(FEATURES) - reached - rare) <= len(FEATURES) // 12
 
 
 @pytest.mark.quick
@@ -130,7 +130,7 @@ def test_an_array_without_dims_is_spelled_as_python(tmp_path: Path) -> None:
 
 def test_a_finding_ends_as_a_few_lines() -> None:
     """Also where it was found in the middle of a pattern, such as attention."""
-    case = find(cases({"gram_rows": 10.0}), lambda c: " @ " in c.text and c.dims.get("M", 0) >= 17, settings=SEARCH)
+    case = find(cases({"gram_rows": 10.0}), lambda c: "gram_rows" in c.features and c.dims.get("M", 0) >= 17, settings=SEARCH)
     assert len(body(case)) == 1, case.text
     assert max(case.dims.values()) == 17
     assert not case.open_dims
