@@ -5,7 +5,6 @@
 // address as 0x... A kernel is an extern "C" function that returns nothing; its arguments are passed as the platform's C
 // convention passes them: pointers and integers in order, floating-point values in order (see `Caller`).
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -13,10 +12,10 @@
 #include <memory>
 #include <new>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "clock/clock.hpp"
+#include "drivers/cold_caches.hpp"
 #include "drivers/cpu_cache.hpp"
 #include "drivers/library.hpp"
 #include "drivers/registry.hpp"
@@ -78,9 +77,7 @@ constexpr std::int64_t unknown_cache = 32 << 20;  // what is flushed twice over 
 
 struct Host {
     std::int64_t cache = portakern::last_level_cache_bytes();
-    std::size_t flush_size = static_cast<std::size_t>(2 * (cache > 0 ? cache : unknown_cache));
-    std::vector<char> flushed;  // made at the first flush
-    std::vector<int> cores = processors();
+    portakern::ColdCaches cold{static_cast<std::size_t>(2 * (cache > 0 ? cache : unknown_cache)), processors()};
     std::int64_t throttle_count = -1;
 };
 
@@ -110,12 +107,12 @@ pk_status facts(pk_device_t device, pk_facts *out) {
         set_text(out->arch, system.machine);
         set_text(out->version, std::string(system.sysname) + " " + system.release);
     }
-    out->units = static_cast<int32_t>(host.cores.size());
+    out->units = static_cast<int32_t>(host.cold.cores());
     out->clock_khz = static_cast<int32_t>(number_of("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));
     out->memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
     out->cache_bytes = host.cache;
     out->timer_ns = portakern::clock_resolution_ns();
-    out->flush_bytes = static_cast<std::int64_t>(host.flush_size);
+    out->flush_bytes = static_cast<std::int64_t>(host.cold.bytes());
     out->empty_kernel_ns = 1;  // the call and return of an empty function: a few cycles
     out->blocking = 1;
     out->host_memory = 1;
@@ -316,39 +313,9 @@ pk_status event_elapsed(pk_device_t, pk_event_t begin, pk_event_t end, double *n
 
 // ---- between samples
 
-// Reads one byte of every line; what was dirty is written back when it makes room, and what is read is clean.
-std::uint64_t read_lines(const char *begin, std::size_t bytes) {
-    std::uint64_t sum = 0;
-    for (std::size_t i = 0; i + 64 <= bytes; i += 64) sum += static_cast<unsigned char>(begin[i]);
-    return sum;
-}
-
-std::atomic<std::uint64_t> sink{0};  // so that the reads are not left out
-
-// Caches that cores have for themselves are emptied by those cores: each reads its part, from where it is pinned.
-void read_from(int core, const char *begin, std::size_t bytes) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    sched_setaffinity(0, sizeof(set), &set);
-    sink += read_lines(begin, bytes);
-}
-
 pk_status flush(pk_device_t device, pk_stream_t) {
-    Host &host = *host_of(device);
     try {
-        // Written once, or every page would be the system's one page of zeros.
-        if (host.flushed.empty()) host.flushed.assign(host.flush_size, 1);
-        const std::size_t threads = std::max<std::size_t>(host.cores.size(), 1);
-        // A core's part is at least 4 MB, more than the second-level caches of today hold.
-        const std::size_t part = std::min(host.flush_size, std::max<std::size_t>(host.flush_size / threads / 64 * 64, 4 << 20));
-        std::vector<std::thread> running;
-        for (std::size_t i = 0; i < host.cores.size(); ++i) {
-            const std::size_t begin = std::min(i * part, host.flush_size - part);
-            running.emplace_back(read_from, host.cores[i], host.flushed.data() + begin, part);
-        }
-        for (std::thread &thread : running) thread.join();
-        if (running.empty()) sink += read_lines(host.flushed.data(), host.flush_size);
+        host_of(device)->cold.empty();
     } catch (const std::exception &error) {
         return fail(PK_FAILED, error.what());
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,8 @@ import portakern as pk
 from portakern.spec.load import load_operator
 from portakern.spec.operator import dynamic
 from portakern.study.judging import Judge
+from portakern.study.plausible import DISTURBED
+from portakern.study.row import Row
 from portakern.study.task import Task
 
 SMALL: Mapping[str, int | None] = {"M": 16, "N": 32}
@@ -28,6 +30,15 @@ def task_of(target: str, operator: str = "row_sum", dims: Mapping[str, int | Non
 def judge_for(target: str, operator: str = "row_sum", dims: Mapping[str, int | None] | None = None, **more: Any) -> Judge:
     """One for a test of its own."""
     return pk.judge(task_of(target, operator, dims), memory_bytes=4 << 30, **{"workers": 2, **more})
+
+
+def undisturbed(make: Callable[[], Row]) -> Row:
+    """A row that says something of a kernel, which takes a processor that other work leaves alone for a fifth of a second."""
+    for _ in range(5):
+        row = make()
+        if row.error is None or row.error["kind"] != DISTURBED:
+            return row
+    pytest.skip("needs a processor that other work leaves alone: none was in five tries")
 
 
 PLANTED = "DATABASE_ADDRESS"

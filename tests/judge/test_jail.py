@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,29 @@ def test_a_jailed_process_has_no_rights_and_ends_as_it_ends(other: bool, tmp_pat
     assert (inside, beside) == ("wrote", "refused") and not outside.exists()
     assert int(processes) <= 2
     assert done.returncode == -11
+
+
+JUDGING = """
+from portakern.referee.process import KernelProcess
+process = KernelProcess()
+say = [lambda: print(*process.family(), flush=True)]
+process.call("time:sleep", (600,), meanwhile=lambda: say and say.pop()())
+"""
+
+
+@pytest.mark.usefixtures("whole_jail")
+def test_a_kernel_ends_with_who_judges_it_however_that_ends():
+    """Nobody is left who could end it, and what it waits for never comes."""
+    judge = subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, text=True)
+    assert judge.stdout is not None
+    with judge, judge.stdout:
+        family = [Path(f"/proc/{number}") for number in judge.stdout.readline().split()]
+        assert len(family) >= 3 and all(p.exists() for p in family)
+        judge.kill()
+    until = time.monotonic() + 20
+    while any(p.exists() for p in family) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not [p.name for p in family if p.exists()]
 
 
 @pytest.mark.quick

@@ -22,7 +22,7 @@ from portakern.registry import registry
 from portakern.study.judging import Judge
 from portakern.study.rehearsed import rehearsal_for
 from tests.judge.attacks import cpp, numba
-from tests.judge.judges import Judges, judge_for, task_of
+from tests.judge.judges import Judges, judge_for, task_of, undisturbed
 from tests.judge.timed_attacks import TIMED
 
 HONEST = {"cpp:cpu": cpp("honest(x, out);"), "numba:cpu": numba("")}
@@ -130,7 +130,9 @@ def test_levels_say_what_they_rest_on(warm: Judge):
 
 
 def test_a_timed_row_is_that_of_a_fresh_judgement(judges: Judges):
-    row, wrong = judges("cpp:cpu").map([HONEST["cpp:cpu"], WRONG["cpp:cpu"]], level="timed")
+    judge = judges("cpp:cpu")
+    row = undisturbed(lambda: judge.judge(HONEST["cpp:cpu"], level="timed"))
+    wrong = judge.judge(WRONG["cpp:cpu"], level="timed")
     assert row.evidence == "timed" and row.time is not None and row.time["judged"]["us"] > 0, row.error
     assert wrong.time is None and wrong.error is not None and wrong.error["kind"] == "incorrect"
 
