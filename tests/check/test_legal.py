@@ -120,6 +120,27 @@ def test_no_legal_evaluation_of_a_made_up_operator_is_called_wrong(tmp_path: Pat
 
 
 @pk.operator
+def spread_of(x: T["M", "N"]):
+    return pk.sqrt(pk.mean(x * x, axis=1) - pk.mean(x, axis=1) ** 2), pk.sqrt(pk.mean(x * x, axis=1))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-10, 1e-17, 3e-19])
+def test_the_sign_of_what_cancels_is_not_decided(scale: float) -> None:
+    """Of numbers that are nearly alike, however small: then a root of what is left may be none."""
+    rng = np.random.default_rng(2)
+    x = (scale * (1 + 1e-7 * rng.standard_normal((40, 9)))).astype(np.float32)
+    program = spread_of.program({"M": 40, "N": 9}, {}, "f32")
+    wanted = propagate(program, {"x": x})
+    first, second = program.outputs
+    nan = 0
+    for seed in range(20):
+        got = Machine(np.random.default_rng(seed)).run(program, {"x": x})
+        nan += np.isnan(got[first]).sum()
+        assert all(compare(wanted[n], "f32", got[n]).ratio <= 1 for n in program.outputs)
+    assert nan > 0 and compare(wanted[second], "f32", np.full(40, np.nan, np.float32)).ratio > 1
+
+
+@pk.operator
 def linear_attention(q: T["S", "D"], k: T["S", "D"], v: T["S", "E"]):
     return q @ (pk.transpose(k) @ v)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from portakern.ir import tensor as t
@@ -10,7 +11,7 @@ from portakern.ir.core import Block, Op, Yield, yielded
 
 from .conversion import rounded_at_some_scale
 from .rules import RULES
-from .value import Val
+from .value import Val, may_change_sign
 
 
 def apply_block(block: Block, args: Sequence[Val]) -> tuple[Val, ...]:
@@ -28,8 +29,16 @@ def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
             continue
         given = [values[o] for o in op.operands]
         rounded = isinstance(op, t.Convert) and op in loose
-        values[op] = rounded_at_some_scale(op, given[0]) if rounded else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+        made = rounded_at_some_scale(op, given[0]) if rounded else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+        values[op] = replace(made, cancels=True) if isinstance(made, Val) and _cancels(made, given) else made
     return values
+
+
+def _cancels(made: Val, given: Sequence[Any]) -> bool:
+    """Of a sum or of what is made of one."""
+    if made.cancels or any(isinstance(v, Val) and v.cancels for v in given):
+        return True
+    return made.sum is not None and may_change_sign(made, made.sum.total)
 
 
 _VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)

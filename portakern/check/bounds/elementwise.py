@@ -17,7 +17,7 @@ from portakern.ir.functions import BINARY, UNARY, Unary
 from .reductions import exact_sum
 from .rules import dtype_of, rule
 from .scores import shift_of
-from .value import Accumulated, Bound, Val, any_inexact, certainly_nan, ends, extremes, finish
+from .value import Accumulated, Bound, Val, any_inexact, certainly_nan, ends, extremes, finish, may_change_sign
 
 
 def _sum(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
@@ -32,7 +32,7 @@ def _sum(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
         made = Accumulated(s.length if made is None else s.length + made.length, s.unit, s.total + np.abs(start.x))
     doubt = np.logical_or.reduce([np.zeros(r.shape, bool), *(v.overflown for v in (a, b) if v.overflown is not None)])
     finished = finish(dtype, r, np.where(np.isnan(spread), 0.0, spread), [a, b], doubt=doubt & ~certainly_nan(a, b))
-    return replace(finished, sum=made)
+    return replace(finished, sum=made, cancels=may_change_sign(finished, np.abs(a.x) + np.abs(b.x)))
 
 
 def _product(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
@@ -165,12 +165,13 @@ def _undefined(f: Unary, v: Val) -> np.ndarray | bool:
     if f.edge is None:
         return at_pole
     edge = v.x - f.edge
-    # Numbers that are flushed to zero do not change their sign.
-    return at_pole | ((edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < -FLUSHED))
+    least = 0.0 if v.cancels else -FLUSHED
+    return at_pole | ((edge + v.e >= 0) & np.where(edge < 0, True, edge - v.e < least))
 
 
 FLUSHED = 2.0**-106
-"""More than a million of the smallest normal numbers of f32."""
+"""More than a million of the smallest normal numbers of f32: what is flushed to zero does not change its sign, unless it is what
+two others leave of each other."""
 
 
 def _inside(f: Unary) -> Callable[[Any], Any]:

@@ -46,7 +46,8 @@ class Val:
 
     ``choice`` where it is one of several indices; ``sum`` where it is a sum; ``overflown`` where it is infinite for want of
     range alone, so that an addition fused with what gave it may still be finite; ``shift`` where it is an exponent that a
-    kernel may scale before it subtracts ``shift`` from it.  A bound of infinity leaves everything open, NaN too.
+    kernel may scale before it subtracts ``shift`` from it; ``cancels`` where terms of both signs went into it that may leave
+    the other sign than they should.  A bound of infinity leaves everything open, NaN too.
     """
 
     x: np.ndarray
@@ -55,6 +56,7 @@ class Val:
     sum: Accumulated | None = None
     overflown: np.ndarray | None = None
     shift: np.ndarray | None = None
+    cancels: bool = False
 
     @property
     def exact(self) -> bool:
@@ -126,6 +128,11 @@ def ends(f: Callable[[np.ndarray], np.ndarray], v: Val, r: np.ndarray) -> Bound:
     spread = np.maximum(np.abs(high - r), np.abs(r - low))
     same = ((low == r) & (high == r)) | (np.isnan(low) & np.isnan(r) & np.isnan(high))
     return np.where(v.open(), np.inf, np.where(same, 0.0, np.where(np.isnan(spread), np.inf, spread)))
+
+
+def may_change_sign(v: Val, total: np.ndarray) -> bool:
+    """Whether rounding may give a sum another sign; ``total`` is the sum of its terms' magnitudes."""
+    return not v.exact and bool(np.any((np.abs(v.x) <= v.e) & (total > np.abs(v.x))))
 
 
 def certainly_nan(*values: Val) -> np.ndarray:
