@@ -8,6 +8,7 @@ for some devices.  ``language:device`` is a target.  Manifests are found through
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -425,6 +426,21 @@ class ShowsParts(Protocol):
     def run_part(self, part: str, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> str:
         """As :meth:`Executable.run` does, with ``part`` alone; what there is to say of the host code.  ``sizes``, integers and
         scalars are those of the last run."""
+        ...
+
+
+@runtime_checkable
+class RunsBlocks(Executable, Protocol):
+    """An executable of a simulator that can run some blocks of a grid alone: all of them may take days."""
+
+    def blocks(self, sizes: Mapping[str, int]) -> int:
+        """How many there are; 0 where they need what others leave, as those of several launches do."""
+        ...
+
+    def run_blocks(self, blocks: Sequence[int], buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int],
+                   seconds: float = math.inf) -> int:  # fmt: skip
+        """As :meth:`Executable.run` does, with the first of these blocks, named by their places in the grid: none begins
+        after so many seconds.  How many ran; what the others write is left as it was."""
         ...
 
 

@@ -70,10 +70,12 @@ class Reference:
 
 @dataclass(frozen=True)
 class Sampled:
-    """The verdict, and in words what it rests on."""
+    """The verdict, in words what it rests on (nothing where that is the full check), and the share of the outputs that was
+    computed where that was not all of them."""
 
     verdict: Verdict
     method: str
+    part: float | None = None
 
 
 def affordable(program: TensorProgram) -> bool:
@@ -191,8 +193,8 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0, room: Sequence[
     if not shape or 0 in shape:
         return None
     rng = np.random.default_rng([seed, len(shape), *shape])
-    extents = next((e for most in room or PART_ELEMENTS if (e := _extents(program, output, shape, most, flops)) is not None),
-                   None)  # fmt: skip
+    found = (affordable_extents(program, output, shape, most, flops) for most in room or PART_ELEMENTS)
+    extents = next((e for e in found if e is not None), None)
     if extents is None:
         return None
     last = restrict(program, output, [(n - e, n) for n, e in zip(shape, extents, strict=True)])
@@ -204,7 +206,8 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0, room: Sequence[
     return [restrict(program, output, box) for box in boxes]
 
 
-def _extents(program: TensorProgram, output: str, shape: Sequence[int], most: int, most_flops: int) -> list[int] | None:
+def affordable_extents(program: TensorProgram, output: str, shape: Sequence[int], most: int,
+                       most_flops: int = PART_FLOPS) -> list[int] | None:  # fmt: skip
     """How much of each dim a part takes: dims are halved, the first ones first, until the part is affordable."""
     extents = list(shape)
     while True:

@@ -40,6 +40,7 @@ class Row:
     evidence: Annotated[str | None, Evidence | None, "the highest level reached; each contains those before it"] = None
     method: Annotated[str | None, "how that was reached, and what kept it from a higher level"] = None
     correct: Annotated[bool | None, "whether the results are the operator's; null if nothing ran"] = None
+    part: Annotated[float | None, "share of the outputs that was computed, where a simulator ran some blocks alone"] = None
     max_error_ratio: Annotated[float | None, "the largest error as a share of what is allowed"] = None
     error: Annotated[Mapping[str, str] | None, f.ErrorFields, "what ended the row, if anything did"] = None
     source_hash: Annotated[str | None, "SHA-256 of the text with its headers and launches"] = None

@@ -29,6 +29,7 @@ from portakern.backend import (
     HostBuffer,
     Language,
     NeedsEnvironment,
+    RunsBlocks,
     RunsInPart,
     Runtime,
     SaysMethod,
@@ -69,7 +70,7 @@ from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
 
 if TYPE_CHECKING:
-    from portakern.check import Verdict
+    from portakern.check.sampled import Sampled
 
 
 @dataclass(frozen=True)
@@ -645,13 +646,14 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
         reached, ran_by = simulator.evidence, simulator.method(source.target)
     with free_rounding(work.foreign is not None), running(work, made) as (executable, kept):
         taking_turns = InTurn(executable, turn) if turn else executable
-        verdict, how = judged(taking_turns, work, seed, full, turn)
+        found = judged(taking_turns, work, seed, full, turn)
+        verdict = found.verdict
         shown, decoy = ("", None)
         if verdict.correct and isinstance(executable, RemoteExecutable):
             shown, decoy = proved(executable, taking_turns, work, made)
         did = executable.method if isinstance(executable, SaysMethod) else ""
-    ran_by += kept + how + (f": {did}" if did else "") + shown
-    row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio)
+    ran_by += kept + found.method + (f": {did}" if did else "") + shown
+    row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio, part=found.part)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
         return row.but(method=method).failed(PortakernError("incorrect", verdict.message, hint=incorrect_hint(work, did)))
@@ -706,29 +708,43 @@ def proved(executable: RemoteExecutable, run_by: Executable, work: Work, made: B
 _NOT_FOUND_OUT = {"timeout": "that takes too long", "memory": "that takes too much memory"}
 
 
-def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> tuple[Verdict, str]:
+def judged(executable: Executable, work: Work, seed: int, full: bool, turn: str = "") -> Sampled:
     """The verdict, and how it was reached where that was not by the full check."""
     from portakern.check import check_executable
     from portakern.check.hidden import check_hidden, check_quick
-    from portakern.check.sampled import affordable, check_sampled
+    from portakern.check.sampled import Sampled, affordable
+
+    foreign, secret = work.foreign, work.foreign.secret.other("check") if work.foreign is not None else None
+    seed = foreign.secret.number("check") if foreign is not None else seed
+    if not full and not affordable(bind(work.program, work.sizes)):
+        found = _judged_in_part(executable, work, seed, turn)
+        if found is not None:
+            return replace(found, method=f"; {found.method}")
+    if foreign is None or secret is None:
+        return Sampled(check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), "")
+    if foreign.quick:
+        verdict = check_quick(executable, work.program, work.sizes, families=work.declared, secret=secret)
+        return Sampled(verdict, f"; quick check ({', '.join(verdict.stages)})")
+    cache, pool = (Cache(), None) if foreign.again else (None, stranger.pool)
+    verdict = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=secret, cache=cache, pool=pool)
+    count = len(verdict.left_out)
+    left_out = f"; {count} of {count + len(verdict.stages)} stages left out for want of time" if count else ""
+    return Sampled(verdict, left_out)
+
+
+def _judged_in_part(executable: Executable, work: Work, seed: int, turn: str) -> Sampled | None:
+    """Where the oracle would take minutes; ``None`` where no part can be held against it."""
+    from portakern.check.blocks import check_blocks
+    from portakern.check.sampled import check_sampled
     from portakern.study.reference import reference_for
 
-    seed = work.foreign.secret.number("check") if work.foreign is not None else seed
-    if not full and not affordable(bind(work.program, work.sizes)):
-        reference = reference_for(work, registry().target(work.target), turn)
-        sampled = check_sampled(executable, work.program, work.sizes, families=work.families, seed=seed, reference=reference)
-        if sampled is not None:
-            return sampled.verdict, f"; {sampled.method}"
-    if (foreign := work.foreign) is not None and foreign.quick:
-        found = check_quick(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"))
-        return found, f"; quick check ({', '.join(found.stages)})"
-    if foreign is not None:
-        cache, pool = (Cache(), None) if foreign.again else (None, stranger.pool)
-        found = check_hidden(executable, work.program, work.sizes, families=work.declared, secret=foreign.secret.other("check"),
-                             cache=cache, pool=pool)  # fmt: skip
-        count = len(found.left_out)
-        return found, f"; {count} of {count + len(found.stages)} stages left out for want of time" if count else ""
-    return check_executable(executable, work.program, dict(work.sizes), families=work.families, seed=seed), ""
+    given: dict[str, Any] = {"families": work.families, "seed": seed}
+    if isinstance(executable, RunsBlocks):
+        found = check_blocks(executable, work.program, work.sizes, **given)
+        if found is not None:
+            return found
+    reference = reference_for(work, registry().target(work.target), turn)
+    return check_sampled(executable, work.program, work.sizes, **given, reference=reference)
 
 
 def incorrect_hint(work: Work, did: str) -> str:

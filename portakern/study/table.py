@@ -33,7 +33,8 @@ def evidence_text(row: Row) -> str:
         return "refused"
     if row.correct is False:
         return "WRONG"
-    return f"{row.evidence or '-'}{' !' if row.error else ''}"
+    part = " in part" if row.part is not None else ""
+    return f"{row.evidence or '-'}{part}{' !' if row.error else ''}"
 
 
 def resources_text(row: Row) -> str:

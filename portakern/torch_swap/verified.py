@@ -34,7 +34,7 @@ def verify(op: ImportedOperator, work: Work, kernels: Kernels, call: Call) -> fl
     """
     if affordable(op.program(op.typical.dims)):
         agreement(op).raise_if_wrong(op)
-    verdict, _ = judged(kernels.built.executable, work, 0, full=False)
+    verdict = judged(kernels.built.executable, work, 0, full=False).verdict
     if not verdict.correct:
         raise PortakernError("incorrect", verdict.message)
     made = [x for x in leaves(kernels(leaves((call.args, dict(call.kwargs))))) if hasattr(x, "detach")]

@@ -170,8 +170,8 @@ def _undefined(f: Unary, v: Val) -> np.ndarray | bool:
 
 
 FLUSHED = 2.0**-106
-"""More than a million of the smallest normal numbers of f32: what is flushed to zero does not change its sign, unless it is what
-two others leave of each other."""
+"""More than a million of the smallest normal numbers of f32: what is flushed to zero does not change its sign, unless it is
+a difference."""
 
 
 def _inside(f: Unary) -> Callable[[Any], Any]:

@@ -6,6 +6,7 @@ around them.  What the simulator models, detects and leaves out is in ``docs/amd
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 from collections.abc import Mapping, Sequence
@@ -103,6 +104,14 @@ def _check_wait_states(assembly: str, kernel: str, isa: str) -> None:
                              kind="hazard")  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Some:
+    """Workgroups by their places in the grid; none begins after so many seconds."""
+
+    places: Sequence[int]
+    seconds: float
+
+
 @dataclass
 class MachineProgram:
     """The kernels of a source, to be run on host arrays."""
@@ -122,11 +131,26 @@ class MachineProgram:
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` with the instruction, workgroup, wave and lane of the first thing that is wrong."""
+        self._run(buffers, sizes)
+
+    def blocks(self, sizes: Mapping[str, int]) -> int:
+        """Workgroups of the one kernel; 0 where there are several launches, or arrays that workgroups leave to each other."""
+        sequence = dispatch_sequence_of(self.source, self.binary, sizes)
+        launched = [s for s in sequence.steps if isinstance(s, Dispatch)]
+        return math.prod(launched[0].grid) if len(launched) == len(sequence.steps) == 1 and not sequence.temporaries else 0
+
+    def run_blocks(self, blocks: Sequence[int], buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int],
+                   seconds: float = math.inf) -> int:  # fmt: skip
+        """As :meth:`run`, with these workgroups alone, of which none begins after so many seconds: how many ran."""
+        return self._run(buffers, sizes, Some(blocks, seconds))
+
+    def _run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int], some: Some | None = None) -> int:
         moved = {name: aligned(b) for name, b in buffers.items()}
-        self._execute({name: b.array for name, b in moved.items()}, sizes)
+        ran = self._execute({name: b.array for name, b in moved.items()}, sizes, some)
         for name, b in moved.items():
             if b is not buffers[name]:
                 buffers[name].storage[...] = b.storage
+        return ran
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """On host arrays; outputs are numpy arrays."""
@@ -146,7 +170,7 @@ class MachineProgram:
         results = tuple(arrays[a.name] for a in outputs)
         return results[0] if len(results) == 1 else results
 
-    def _execute(self, arrays: dict[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+    def _execute(self, arrays: dict[str, np.ndarray], sizes: Mapping[str, int], some: Some | None = None) -> int:
         import numpy as np
 
         scalars = {a.name: arrays[a.name] for a in self.source.by_role("scalar")}
@@ -156,13 +180,15 @@ class MachineProgram:
         inputs = {a.name for a in self.source.by_role("input")}
         defined = inputs | {a.name for a in self.source.by_role("inout")}
         memory = SimulatedMemory({n: a for n, a in arrays.items() if n not in scalars}, inputs, defined)
+        ran = 0
         for step in sequence.steps:
             if isinstance(step, ArrayFill):
                 memory.fill(step)
             else:
-                self._dispatch(step, memory)
+                ran += self._dispatch(step, memory, some)
+        return ran
 
-    def _dispatch(self, d: Dispatch, memory: SimulatedMemory) -> None:
+    def _dispatch(self, d: Dispatch, memory: SimulatedMemory, some: Some | None) -> int:
         import numpy as np
 
         code, expected = self._kernel(d)
@@ -185,10 +211,13 @@ class MachineProgram:
             regions += self._images[d.assembly].regions()
         machine = native()
         try:
-            self.executed += machine.run(program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes,
-                                         self.budget, self.seed, self.threads or threads())  # fmt: skip
+            ran, executed = machine.run(program, d.grid, d.block, start, packet.ctypes.data, regions, d.shared_bytes,
+                                        self.budget, self.seed, self.threads or threads(),
+                                        *((list(some.places), some.seconds) if some is not None else ()))  # fmt: skip
         except machine.Fault as fault:
             raise report(code, *fault.args) from None
+        self.executed += executed
+        return ran
 
     def _image(self, assembly: str, code: Code) -> Any:
         """The program of a kernel that names tables, variables or functions.  Variables keep their values between launches."""

@@ -2,8 +2,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <optional>
 
 #include "fault.hpp"
 #include "registry.hpp"
@@ -57,8 +59,9 @@ class Loaded {
 
 using RegionTuple = std::tuple<uint64_t, uint64_t, uint64_t, bool, std::string>;  // begin, end, shadow or 0, writable, name
 
-uint64_t run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint64_t arguments, uint64_t packet,
-             const std::vector<RegionTuple> &regions, uint32_t dynamic_shared, uint64_t budget, uint64_t seed, unsigned threads) {
+py::tuple run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, uint64_t arguments, uint64_t packet,
+              const std::vector<RegionTuple> &regions, uint32_t dynamic_shared, uint64_t budget, uint64_t seed, unsigned threads,
+              const std::optional<std::vector<uint64_t>> &places, double seconds) {
     Launch launch{};
     launch.program = &loaded.program();
     for (const auto &[begin, end, shadow, writable, name] : regions)
@@ -69,11 +72,19 @@ uint64_t run(const Loaded &loaded, std::array<uint32_t, 3> grid, std::array<uint
     std::copy(block.begin(), block.end(), launch.block);
     if (uint64_t(block[0]) * block[1] * block[2] > uint64_t(kMaxWaves) * launch.program->setup.lanes)
         throw std::invalid_argument("a workgroup has at most 1024 work-items");
+    const uint64_t groups = uint64_t(grid[0]) * grid[1] * grid[2];
+    const Some some{places.value_or(std::vector<uint64_t>()), seconds};
+    if (std::any_of(some.places.begin(), some.places.end(), [groups](uint64_t index) { return index >= groups; }))
+        throw std::invalid_argument("the grid has no such workgroup");
     launch.dynamic_shared = dynamic_shared;
     launch.budget = budget;
     launch.seed = seed;
-    const py::gil_scoped_release release;
-    return run_grid(launch, threads);
+    Ran ran;
+    {
+        const py::gil_scoped_release release;
+        ran = run_grid(launch, places ? &some : nullptr, threads);
+    }
+    return py::make_tuple(ran.groups, ran.instructions);
 }
 
 }  // namespace
@@ -105,5 +116,7 @@ PYBIND11_MODULE(_machine, m) {
     py::class_<Loaded>(m, "Program").def(py::init<py::bytes, py::bytes, std::vector<uint32_t>, std::vector<uint32_t>>());
     m.def("run", &run, py::arg("program"), py::arg("grid"), py::arg("block"), py::arg("arguments"), py::arg("packet"), py::arg("regions"),
           py::arg("dynamic_shared"), py::arg("budget"), py::arg("seed"), py::arg("threads"),
-          "Runs a grid; returns the wave instructions executed. Raises Fault(kind, message, op, group, wave, lane).");
+          py::arg("places") = py::none(), py::arg("seconds") = 0.0,
+          "Runs a grid, or the first of some workgroups of it, by their places, until the seconds have passed; returns how many ran, and "
+          "the wave instructions executed. Raises Fault(kind, message, op, group, wave, lane).");
 }

@@ -1,6 +1,7 @@
 // Workgroups over threads.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 
@@ -34,19 +35,25 @@ class First {
 
 }  // namespace
 
-uint64_t run_grid(const Launch &launch, unsigned threads) {
-    const uint64_t groups = uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2];
-    std::atomic<uint64_t> next{0}, executed{0};
+Ran run_grid(const Launch &launch, const Some *some, unsigned threads) {
+    using Clock = std::chrono::steady_clock;
+    const uint64_t groups = some ? some->places.size() : uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2];
+    const auto begun = Clock::now();
+    const auto late = [&] { return some && std::chrono::duration<double>(Clock::now() - begun).count() > some->seconds; };
+    std::atomic<uint64_t> next{0}, ran{0}, executed{0};
     First first;
     const auto work = [&] {
         Machine machine(launch);
-        for (uint64_t index = next++; index < groups && !first.stops(index); index = next++) {
+        while (!late()) {
+            const uint64_t n = next++;
+            if (n >= groups || first.stops(n)) break;
             try {
-                machine.run(index);
+                machine.run(some ? some->places[n] : n);
             } catch (Fault &fault) {
-                fault.order = index;
+                fault.order = n;
                 first.offer(fault);
             }
+            ++ran;
         }
         executed += machine.executed();
     };
@@ -55,7 +62,7 @@ uint64_t run_grid(const Launch &launch, unsigned threads) {
     work();
     for (std::thread &t : others) t.join();
     first.raise();
-    return executed;
+    return {ran, executed};
 }
 
 }  // namespace machine

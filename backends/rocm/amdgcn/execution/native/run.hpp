@@ -32,7 +32,17 @@ class Machine {
     uint64_t executed_ = 0;
 };
 
-// Runs the whole grid; throws the Fault of the earliest workgroup that failed. Returns the wave instructions executed.
-uint64_t run_grid(const Launch &launch, unsigned threads);
+// Some workgroups of a grid, by their places: the first of them run, until `seconds` have passed.
+struct Some {
+    std::vector<uint64_t> places;
+    double seconds = 0;
+};
+
+struct Ran {
+    uint64_t groups, instructions;
+};
+
+// Runs the whole grid, or `some` of it; throws the Fault of the first workgroup that failed.
+Ran run_grid(const Launch &launch, const Some *some, unsigned threads);
 
 }  // namespace machine
