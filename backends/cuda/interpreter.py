@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import importlib.util
 import itertools
+import math
 import platform
 import re
 import shutil
@@ -205,11 +206,33 @@ class HostProgram:
     def __init__(self, source: Source, library: Path) -> None:
         self.source = source
         self._library = ctypes.CDLL(str(library))
+        self._library.host_some.restype = None
+        self._ran = self._library.host_ran
+        self._ran.restype = ctypes.c_uint64
         self._backwards = itertools.cycle((0, 1))  # the second run of a check takes the other order
 
     def run(self, buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int]) -> None:
         """Raises :class:`SimulatorError` where a kernel does what no GPU can, such as a barrier that not all threads meet."""
         self._execute({name: b.array for name, b in buffers.items()}, sizes)
+
+    def blocks(self, sizes: Mapping[str, int]) -> int:
+        """Blocks, or clusters of them, of the one kernel; 0 where there are several launches, or arrays beside the caller's."""
+        launches = self.source.launches
+        if len(launches) != 1 or self.source.repeats or self.source.by_role("temporary") or any(
+                a.init is not None for a in self.source.arrays):  # fmt: skip
+            return 0
+        return math.prod(evaluate(n, sizes) for n in launches[0].grid) // launches[0].cluster[0]
+
+    def run_blocks(self, blocks: Sequence[int], buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int],
+                   seconds: float = math.inf) -> int:  # fmt: skip
+        """As :meth:`run`, with these alone, of which none begins after so many seconds: how many ran."""
+        places = (ctypes.c_uint64 * len(blocks))(*blocks)
+        self._library.host_some(places, ctypes.c_uint64(len(blocks)), ctypes.c_double(seconds))
+        try:
+            self.run(buffers, sizes)
+        finally:
+            self._library.host_some(None, ctypes.c_uint64(0), ctypes.c_double(0))
+        return self._ran()
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """On host arrays; outputs are numpy arrays."""

@@ -115,6 +115,15 @@ inline void collective(Collective f, void* argument) {
 /// warps from the last to the first.
 const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backwards, const std::function<void()>& kernel);
 
+/// Some clusters of a grid, by their places: the first of them run, until `seconds` have passed. Where there are no places, all do.
+struct Some {
+    const std::uint64_t* places;
+    std::uint64_t count;
+    double seconds;
+};
+inline Some some{};
+inline std::uint64_t ran;  // how many the last launch ran
+
 }  // namespace host
 
 #define threadIdx (host::current->index)

@@ -1,5 +1,8 @@
 // See cuda_host.hpp: whose turn it is. The same for every kernel, and not watched (races.hpp).
 #include "cuda_host.hpp"
+
+#include <chrono>
+
 #include "tensor_memory.hpp"
 
 namespace host {
@@ -189,15 +192,28 @@ const char* launch(dim3 grid, dim3 block, unsigned cluster, bool backwards, cons
     fault = nullptr;
     early = backwards;
     watch(shared_memory, sizeof(shared_memory), fail);
-    for (unsigned z = 0; z < grid.z; ++z)
-        for (unsigned y = 0; y < grid.y; ++y)
-            for (unsigned x = 0; x < grid.x; x += cluster) {
-                for (Fiber& f : fibers) f.block = {x + static_cast<unsigned>(f.rank), y, z};
-                for (unsigned i = 0; i < cluster; ++i) std::memset(shared_memory[i], 0xff, dynamic_bytes);  // NaN
-                run_cluster(fibers, static_cast<int>(threads), backwards);
-                if (fault) return fault;
-            }
+    using Clock = std::chrono::steady_clock;
+    const auto begun = Clock::now();
+    const std::uint64_t across = grid.x / cluster, all = across * grid.y * grid.z, count = some.places ? some.count : all;
+    for (ran = 0; ran < count; ++ran) {
+        if (some.places && std::chrono::duration<double>(Clock::now() - begun).count() > some.seconds) break;
+        const std::uint64_t place = some.places ? some.places[ran] : ran;
+        const auto x = static_cast<unsigned>(place % across * cluster), y = static_cast<unsigned>(place / across % grid.y);
+        const auto z = static_cast<unsigned>(place / across / grid.y);
+        for (Fiber& f : fibers) f.block = {x + static_cast<unsigned>(f.rank), y, z};
+        for (unsigned i = 0; i < cluster; ++i) std::memset(shared_memory[i], 0xff, dynamic_bytes);  // NaN
+        run_cluster(fibers, static_cast<int>(threads), backwards);
+        if (fault) return fault;
+    }
     return nullptr;
 }
 
 }  // namespace host
+
+/// Of the launches from now on; `places` is null for all clusters of them.
+extern "C" void host_some(const std::uint64_t* places, std::uint64_t count, double seconds) {
+    host::some = {places, count, seconds};
+}
+
+/// How many clusters the last launch ran.
+extern "C" std::uint64_t host_ran() { return host::ran; }

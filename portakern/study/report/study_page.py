@@ -89,6 +89,7 @@ def line(number: int, row: Row, rows: Sequence[Row], study: Study) -> Line:
     name = cells.level(row)
     ended = row.error is not None and name == row.evidence
     badge = f"{row.evidence}, then {row.error['kind']}" if row.error and ended else name
+    badge += " in part" if row.part is not None and name == row.evidence and not ended else ""
     order = EVIDENCE.index(row.evidence) if row.evidence in EVIDENCE and name == row.evidence else -1
     case = "" if _common(rows) else _case(row, several=len({r.operator for r in rows}) > 1)
     taken = ((row.time or {}).get("provenance") or {}).get("taken") or ""
