@@ -33,8 +33,11 @@ def evidence_text(row: Row) -> str:
         return "refused"
     if row.correct is False:
         return "WRONG"
-    part = " in part" if row.part is not None else ""
-    return f"{row.evidence or '-'}{part}{' !' if row.error else ''}"
+    return f"{row.evidence or '-'}{_part(row)}{' !' if row.error else ''}"
+
+
+def _part(row: Row) -> str:
+    return " in part" if row.part is not None else ""
 
 
 def resources_text(row: Row) -> str:
@@ -188,7 +191,7 @@ def levels(rows: Sequence[Row]) -> str:
     """How many rows reached which evidence: ``2 timed, 1 simulated``."""
     found: dict[str, int] = {}
     for r in rows:
-        name = "refused by rule" if r.refused else "wrong" if r.correct is False else r.evidence or "failed"
+        name = "refused by rule" if r.refused else "wrong" if r.correct is False else f"{r.evidence or 'failed'}{_part(r)}"
         found[name] = found.get(name, 0) + 1
     return ", ".join(f"{n} {name}" for name, n in found.items())
 
