@@ -8,7 +8,7 @@ from portakern.registry import registry
 from portakern.testing.conformance import Check, conformance
 
 CHECKS = [check for backend in registry().backends for check in conformance(backend)]
-QUICK = {"emits the same again": ("cpp",), "runs correctly": ("cpp", "opencl", "hip", "pallas", "triton")}
+QUICK = {"emits the same again": ("cpp",), "runs correctly": ("cpp", "opencl", "hip", "triton")}
 """What emits or runs the whole library in processes of its own is tried by default on some languages."""
 
 

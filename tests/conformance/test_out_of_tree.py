@@ -50,6 +50,7 @@ def test_it_builds_checks_and_reports_like_any_other(environment: dict[str, str]
 
 
 @pytest.mark.skipif(not shutil.which("cc") and not shutil.which("gcc"), reason="needs a C compiler")
+@pytest.mark.slow
 def test_it_passes_the_conformance_suite(environment: dict[str, str]):
     done = run(environment, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TEMPLATE / "tests"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -31,8 +31,8 @@ def op({0}: pk.Tensor["{6}", "{8}"], {1}: pk.Tensor["{8}", "{7}"], {2}: pk.Tenso
 """
 
 
-SLOW = ("triton", "pallas", "cuda", "sycl")
-"""What takes long; numba and HIP or OpenCL, which are tried in the default run, write names as these do."""
+SLOW = ("triton", "pallas", "cuda", "sycl", "hip")
+"""What takes long; numba and OpenCL, which are tried in the default run, write names as these do."""
 
 
 @pytest.mark.parametrize("language", [pytest.param(x, marks=[pytest.mark.slow] * (x in SLOW)) for x in TARGETS])

@@ -84,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda", "amd", "targets", "benchmarking", "gradients"},
-        "python": {"tuning", "from-torch", "targets", "from-a-module"}}
+        "python": {"python", "tuning", "from-torch", "targets", "from-a-module"}}
 """Pages whose blocks take half a minute; what they show has tests of its own."""
 
 

@@ -12,7 +12,7 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices (of those that are
-interpreted every sixth file), and, in turns, one in eleven on the others, there on one device in turns; the slow tests try all
+interpreted every sixth file, of C++ and HIP every second), and, in turns, one in eleven on the others, there on one device in turns; the slow tests try all
 on all.
 """
 
@@ -47,8 +47,8 @@ TURNS = 11
 """Of so many files one is tried on a language that its docstring does not name."""
 
 
-INTERPRETED = ("triton", "pallas", "cuda")
-"""Languages that take some seconds for a file: every sixth of those that name them is tried."""
+EVERY = {"triton": 6, "pallas": 6, "cuda": 6, "cpp": 2, "hip": 2}
+"""Of files that name a language every sixth is tried where one takes some seconds, every second where compiling does."""
 
 
 def names(file: Path, language: str) -> bool:
@@ -60,8 +60,7 @@ def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
     first, devices = list(LANGUAGES).index(language), LANGUAGES[language].split(",")
     found = {file: [devices[i // TURNS % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % TURNS == 0}
-    every = 6 if language in INTERPRETED else 1
-    return found | dict.fromkeys([f for f in CORPUS if names(f, language)][::every], devices)
+    return found | dict.fromkeys([f for f in CORPUS if names(f, language)][:: EVERY.get(language, 1)], devices)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -78,7 +77,7 @@ def test_a_file_has_its_turn_on_all_devices_of_the_languages_it_names_and_on_oth
         assert {d for found in tried[language].values() for d in found} == set(devices.split(","))
         named = [f for f in CORPUS if names(f, language)]
         whole = [f for f in named if tried[language].get(f) == devices.split(",")]
-        assert len(whole) * (6 if language in INTERPRETED else 1) >= len(named) > 0
+        assert len(whole) * EVERY.get(language, 1) >= len(named) > 0
 
 
 @pytest.mark.slow

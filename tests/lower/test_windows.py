@@ -174,7 +174,7 @@ def wrong_rows(targets: str, dtype: str, names: Container[str]) -> list[str]:
     return [f"{r.operator} {r.target}: {r.error}" for r in rows if r.error is not None]
 
 
-@pytest.mark.parametrize("dtype", TARGETS)
+@pytest.mark.parametrize("dtype", [pytest.param(d, marks=[pytest.mark.slow] * (d == "bf16")) for d in TARGETS])
 def test_they_are_right(dtype: str) -> None:
     assert wrong_rows(TARGETS[dtype], dtype, IDS) == []
 

@@ -139,6 +139,7 @@ SMALL = ("--shape", "M=8,N=64", "--dtype", "f32")
 QUICK = ("--budget", "0.05s", "--store", "mine.sqlite")
 
 
+@pytest.mark.slow
 def test_rows_of_compare_are_of_the_schema(tmp_path: Path):
     data = run(tmp_path, "compare", "row_sum", "-t", "numba:cpu,hip:gfx942,hip:gfx1201,pallas:v6e", *SMALL, *QUICK)
     hold(data)
