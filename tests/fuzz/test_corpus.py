@@ -11,9 +11,8 @@ What ``portakern fuzz`` leaves in ``found/`` is such a file, and moves here once
 of its cases what does not matter.  A case goes through every adversarial stage unless it names ``stages``.  A target may
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
-In the default run a file is tried on the languages that its docstring names, on all of their devices (of those that are
-interpreted every sixth file, of C++ and HIP every second), and, in turns, one in eleven on the others, there on one device in turns; the slow tests try all
-on all.
+In the default run a file is tried on the languages that its docstring names, on all of their devices (:data:`EVERY` says of how
+many files one), and, in turns, one in eleven on the others, there on one device in turns; the slow tests try all on all.
 """
 
 from __future__ import annotations
