@@ -64,8 +64,8 @@ def check_blocks(
     seed: int = 0,
     cache: Cache | None = None,
 ) -> Sampled | None:
-    """Whether some blocks of ``executable`` compute their part of ``program``; ``None`` where blocks cannot run alone, write
-    nothing of an output, or need more than the oracle can afford.
+    """Whether some blocks of ``executable`` compute their part of ``program``; ``None`` where blocks cannot run alone, all
+    of them run in time, they write nothing of an output, or need more than the oracle can afford.
 
     Args: as for :func:`portakern.check.sampled.check_sampled`.
     """
@@ -79,6 +79,8 @@ def check_blocks(
     some = _Some(executable, _drawn(rng, count))
     check = Checking(some, bound, open_dims, cache or Cache())
     masks, often = _written(check, inputs)
+    if len(some.blocks) == count:
+        return None
     check.stages.append("blocks")
 
     compared = 0
@@ -92,7 +94,7 @@ def check_blocks(
     share = sum(int(m.sum()) for m in masks.values()) / sum(m.size for m in masks.values())
     method = (f"checked in part: {len(some.blocks)} of {count} blocks ran ({share:.2g} of the outputs), {compared} regions of "
               f"what they wrote within the bounds of the float64 oracle, guard bands, {often}; nothing is said of the others")
-    return Sampled(check.verdict(), method, share if len(some.blocks) < count else None)
+    return Sampled(check.verdict(), method, share)
 
 
 def _drawn(rng: np.random.Generator, count: int) -> list[int]:
