@@ -142,6 +142,8 @@ class RowsUnderWay:
         if (again := self._once_more(index, step, error)) is not None:
             return [again]
         error = explain(error, self._works[index], step)
+        if error.kind == "timeout" and step == "check" and self._made[index].runner != "runtime" and not error.hint:
+            error = PortakernError(error.kind, error.message, hint=_SIMULATED_TOO_LONG)
         if step == "build":
             self._made[index] = Build(row.failed(error))
             return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
@@ -183,6 +185,9 @@ class RowsUnderWay:
         self.finished(index, row.but(environment=environment()))
         return []
 
+
+_SIMULATED_TOO_LONG = ("a simulator takes seconds for what a device does in microseconds: take smaller sizes, or `portakern "
+                       "compare`, which checks some blocks of kernels of one launch")  # fmt: skip
 
 SMALL = 1 << 30
 """Bytes that any process may take without asking."""

@@ -16,6 +16,7 @@ from portakern.check.blocks import check_blocks
 from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.study import steps
+from portakern.study.study import Runner
 from portakern.study.table import evidence_text
 from portakern.study.work import Problem, works
 
@@ -132,3 +133,12 @@ def test_several_launches_need_each_other():
                     ["f32"], schedule={"split_k": 4})  # fmt: skip
     made = steps.build(work)
     assert made.row.error is None and steps.loaded(work, made).blocks({}) == 0  # type: ignore[attr-defined]
+
+
+def test_what_a_simulator_does_not_end_is_told_what_to_do():
+    problem = Problem(load_operator("matmul"), {"M": 512, "N": 512, "K": 512}, {})
+    asked = works(problem, [registry().target("hip:gfx942")], ["f32"])
+    (row,) = Runner("checked", 1, check_limit_s=0.5).run(asked).rows
+    if row.error is not None and row.error["kind"] == "tool-missing":
+        pytest.skip(f"needs what compiles for AMD: {row.error['message']}")
+    assert row.error is not None and row.error["kind"] == "timeout" and "compare" in row.error["hint"], row.error
