@@ -20,7 +20,7 @@ from portakern.torch_import.aten.without import KEPT, LINES, base_of
 from portakern.torch_import.callables import as_module, code_of, name_of
 from portakern.torch_import.examples import check_examples, is_traced, listed
 from portakern.torch_import.refusals import refusal
-from portakern.torch_import.surroundings import quiet, unchanged_globals, unchecked_numbers
+from portakern.torch_import.surroundings import converted_in_place, quiet, unchanged_globals, unchecked_numbers
 from portakern.torch_import.trees import flattened, leaves, mapped, nested, plain
 
 Dynamic = Mapping[str, Any] | Sequence[Any] | None
@@ -62,7 +62,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
 
     def exported(gradients: bool) -> Any:
         with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
-              unchecked_numbers(), _recurrences_of_one_step(), _in_plain_trees(module, args, kwargs)):  # fmt: skip
+              unchecked_numbers(), converted_in_place(), _recurrences_of_one_step(), _in_plain_trees(module, args, kwargs)):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
             return found.run_decompositions(_decompositions())
 

@@ -81,6 +81,30 @@ def _has_changed(names: Mapping[str, Any], name: str, value: Any, content: Any) 
 
 
 @contextlib.contextmanager
+def converted_in_place() -> Iterator[None]:
+    """``layer.to(dtype)`` inside a forward: what it changes is a value of the graph, and what it leaves alone stays.
+
+    PyTorch swaps the memory of the weights, which the tensors of an export do not have."""
+    import torch
+
+    own = torch.nn.Module._apply
+
+    def applied(module: Any, fn: Any, recurse: bool = True) -> Any:
+        for part in module.modules() if recurse else (module,):
+            for held in (part._parameters, part._buffers):
+                for name, x in held.items():
+                    if x is not None and (new := fn(x)) is not x:
+                        held[name] = new
+        return module
+
+    torch.nn.Module._apply = applied  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = own  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
 def unchecked_numbers() -> Iterator[None]:
     """Without PyTorch's own checks of numbers inside arrays, on which Python would branch: of distributions' arguments, and
     that a variance is not negative."""

@@ -248,3 +248,27 @@ def test_gradients_of_convolutions_in_groups_and_of_transposed_ones(layer: Any, 
     module, args = gradient_of(layer, (normal(2, *size),))
     op = agrees(module, *args)
     assert len(op.program().outputs) == 3
+
+
+# ---- layers that convert themselves ---------------------------------------------------------------------------------
+
+
+class Router(nn.Module):
+    """Routes in float32, whatever the weights are in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores, self.norm = nn.Linear(4, 3).to(torch.bfloat16), nn.LayerNorm(3)
+
+    def forward(self, x: Any) -> Any:
+        self.scores = self.scores.to(torch.float32)
+        return self.norm.to(x.device)(self.scores(x)).softmax(-1)
+
+
+@pytest.mark.quick
+def test_a_layer_that_is_converted_in_a_forward_is_converted_at_each_call() -> None:
+    router = Router()
+    op = pk.from_torch(router, normal(2, 4))
+    assert router.scores.weight.dtype == torch.bfloat16 and isinstance(router.scores.weight, nn.Parameter)
+    assert "convert(scores_weight, 'f32')" in str(op.program())
+    assert agreement(op)
