@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from portakern.errors import IRError, PortakernError, UsageError
+from portakern.errors import IRError, PortakernError, SpecError, UsageError
 from portakern.ir.core import Loc
 from portakern.ir.size import Size, Sym, parse_size
 from portakern.spec.location import line_at
 from portakern.torch_import.aten.without import KEPT, LINES, base_of
 from portakern.torch_import.callables import as_module, code_of, name_of
 from portakern.torch_import.examples import check_examples, is_traced, listed
-from portakern.torch_import.refusals import refusal
+from portakern.torch_import.known import known_numbers
+from portakern.torch_import.refusals import is_about_numbers, refusal
 from portakern.torch_import.surroundings import converted_in_place, quiet, unchanged_globals, unchecked_numbers
 from portakern.torch_import.trees import flattened, leaves, mapped, nested, plain
 
@@ -43,8 +44,9 @@ class Captured:
     symbols: Mapping[str, Size]
 
 
-def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Dynamic, train: bool) -> Captured:
-    """Exports ``given`` on example inputs.
+def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Dynamic, train: bool,
+            fixed: bool = False) -> Captured:  # fmt: skip
+    """Exports ``given`` on example inputs.  With ``fixed`` Python may ask for the numbers of buffers, which are those of now.
 
     Raises:
         UsageError: the example inputs do not fit, ``dynamic`` names what there is not, or the module does not run.
@@ -60,20 +62,18 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     simple, named = mapped(lambda x: x if is_traced(x) else None, plain((args, kwargs)))
     shapes = _shapes(module.forward, simple, named, dynamic)
 
-    def exported(gradients: bool) -> Any:
+    def exported(gradients: bool, fixed: bool) -> Any:
         with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
-              unchecked_numbers(), converted_in_place(), _recurrences_of_one_step(), _in_plain_trees(module, args, kwargs)):  # fmt: skip
+              unchecked_numbers(), converted_in_place(), _recurrences_of_one_step(),
+              _followed(module, args, kwargs, fixed) as asked_for):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
-            return found.run_decompositions(_decompositions())
+            found = found.run_decompositions(_decompositions())
+        _refuse_changing(asked_for, found, loc)
+        return found
 
     try:
         with unchanged_globals(given, module):
-            try:
-                made = exported(gradients=False)
-            except RuntimeError as error:
-                if "require grad" not in str(error):
-                    raise
-                made = exported(gradients=True)  # its forward asks autograd for gradients
+            made = _persistently(exported, fixed, stateful=any(has_state(part) for part in module.modules()))
     except PortakernError:
         raise
     except Exception as error:  # whatever the module's own code or PyTorch raises
@@ -81,6 +81,30 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
         arrays = any(isinstance(x, torch.Tensor) for x in leaves((args, kwargs)))
         raise refusal(error, module, loc, run, listed(args, kwargs), arrays) from None
     return Captured(made, module, loc, shapes.symbols(made))
+
+
+def _persistently(exported: Callable[[bool, bool], Any], fixed: bool, stateful: bool) -> Any:
+    """What ``exported(gradients, fixed)`` gives: with gradients if a forward asks autograd for some, with the numbers of
+    buffers fixed if Python cannot go on without."""
+    gradients = False
+    while True:
+        try:
+            return exported(gradients, fixed)
+        except Exception as error:  # whatever PyTorch raises
+            if "require grad" in str(error) and not gradients:
+                gradients = True
+            elif is_about_numbers(error) and stateful and not fixed:
+                fixed = True
+            else:
+                raise
+
+
+def _refuse_changing(asked_for: set[str], exported: Any, loc: Loc | None) -> None:
+    """Raises :class:`SpecError` if Python asked for the numbers of a buffer that the module changes: those of the next call are
+    others."""
+    for path in asked_for & set(exported.graph_signature.buffers_to_mutate.values()):
+        raise SpecError(f"Python decides by the numbers of {path}, which the module changes", where=str(loc or ""),
+                        hint=f"count {path} outside of the module, or choose by it with torch.where(condition, yes, no)")
 
 
 def _run(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], train: bool) -> None:
@@ -115,22 +139,26 @@ def _apart(tree: tuple[tuple[Any, ...], dict[str, Any]], module: Any) -> tuple[t
 
 
 @contextlib.contextmanager
-def _in_plain_trees(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[None]:
+def _followed(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: bool) -> Iterator[set[str]]:
     """``module`` taking and giving arrays in place of the objects that hold them, which torch.export does not open, and
-    nothing in place of what is neither array nor number nor text: that is fixed by the import."""
+    nothing in place of what is neither array nor number nor text: that is fixed by the import.  Python gets the numbers that
+    are known, with ``fixed`` those of buffers, too.  Gives the paths of buffers that Python asked for."""
     own, forward = vars(module).get("forward"), module.forward
     given, form = flattened((args, dict(kwargs)))
-    fixed = {n: x for n, x in enumerate(given) if not is_traced(x)}
+    others = {n: x for n, x in enumerate(given) if not is_traced(x)}
+    state = dict(module.named_buffers()) if fixed else {}
+    asked_for: set[str] = set()
 
     @functools.wraps(forward)
     def plainly(*args: Any, **kwargs: Any) -> Any:
-        if form.objects or fixed:
-            args, kwargs = nested([fixed.get(n, x) for n, x in enumerate(leaves((args, kwargs)))], form)
-        return plain(forward(*args, **kwargs))
+        if form.objects or others:
+            args, kwargs = nested([others.get(n, x) for n, x in enumerate(leaves((args, kwargs)))], form)
+        with known_numbers(module, state, asked_for):
+            return plain(forward(*args, **kwargs))
 
     module.forward = plainly
     try:
-        yield
+        yield asked_for
     finally:
         del module.forward
         if own is not None:
@@ -202,6 +230,13 @@ def _attributes(part: Any) -> dict[str, tuple[Any, Any]]:
     """The attributes of a module by name, each with a copy of what is in it if it is a container."""
     return {k: (v, copy.copy(v) if isinstance(v, list | dict | set) else None) for k, v in vars(part).items()
             if k not in _REGISTERED}  # fmt: skip
+
+
+def has_state(part: Any) -> bool:
+    """Whether a module itself holds tensors that are no parameters."""
+    import torch
+
+    return any(isinstance(x, torch.Tensor) for x in (*part._buffers.values(), *vars(part).values()))
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
 from portakern.dtypes import DTYPES
-from portakern.errors import UsageError
+from portakern.errors import MissingRuleError, PortakernError, UsageError
 from portakern.ir.collecting import without_collections
 from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
@@ -73,11 +73,26 @@ def from_torch(
     args = tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)
     called = name or _name(module)
     with without_collections():
-        captured = capture(module, args, dict(kwargs or {}), dynamic, train)
-        graph = read(captured, called)
+        captured, graph = _captured(module, args, dict(kwargs or {}), dynamic, train, called)
         if graph.unsettled:
             warnings.warn(UNSETTLED.format(called, "; ".join(graph.unsettled)), stacklevel=2)
         return ImportedOperator(called, captured, graph, args, dict(kwargs or {}), train, weights == "constants")
+
+
+def _captured(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Dynamic, train: bool, name: str
+              ) -> tuple[Captured, Graph]:  # fmt: skip
+    """The exported graph and what was read of it; if sizes follow from numbers, with those of buffers fixed by the import."""
+    captured = capture(module, args, kwargs, dynamic, train)
+    try:
+        return captured, read(captured, name)
+    except MissingRuleError as error:
+        if "numbers inside" not in str(error) or not any(True for _ in captured.module.buffers()):
+            raise
+        try:
+            captured = capture(module, args, kwargs, dynamic, train, fixed=True)
+            return captured, read(captured, name)
+        except PortakernError:
+            raise error from None
 
 
 def _name(given: Any) -> str:

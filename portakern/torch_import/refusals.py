@@ -36,6 +36,8 @@ REFUSALS = (
             "`if not torch.compiler.is_exporting():`", r"^assert\b"),
     Refusal(_DATA, "a loop whose end depends on numbers inside an array", "loop a fixed number of times, and keep what is done "
             "with torch.where(mask, new, old)", r"^while\b"),
+    Refusal(_DATA, "a loop over as many elements as numbers inside an array say", "loop over all of them (all experts), and "
+            "keep what is done with torch.where(mask, new, old)", r"^for\b(?!.*range\()"),
     Refusal(_DATA, "Python needs to know a number inside an array (an index, a size, the end of a range, a power)",
             "pick with arrays (x[index], torch.gather, torch.where), or give the number to the function as an int: then it is "
             "fixed by the import", r"\bint\(|range\(|tolist\(|\.item\(|\[.*\]\s*$"),
@@ -57,6 +59,11 @@ REFUSALS = (
     Refusal(r"Mutating module attribute|assigned during export", "it writes to an attribute of the module",
             "return the new value, or register it as a buffer"),
 )  # fmt: skip
+
+
+def is_about_numbers(error: Exception) -> bool:
+    """Whether Python needed to know a number inside an array."""
+    return bool(re.search(_DATA, f"{type(error).__name__}: {error}"))
 
 
 def refusal(error: Exception, module: Any, loc: Loc | None, run: Callable[[], Any], example: str,

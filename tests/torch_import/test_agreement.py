@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import portakern as pk
+from portakern.errors import PortakernError
 from portakern.torch_import import agreement as agreements
-from portakern.torch_import.agreement import agreement
+from portakern.torch_import.agreement import agreement, in_float64
 from portakern.torch_import.rules import RULES
 
 torch = pytest.importorskip("torch")
@@ -77,3 +78,22 @@ def test_training_leaves_the_modules_statistics_alone() -> None:
 
     assert agreement(pk.from_torch(Scaled(), (torch.randn(8, 4).half(),), train=True))
     assert torch.equal(layer.running_mean, before)
+
+
+class Single(torch.nn.Module):
+    """Computes in float32, whatever it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv1d(4, 3, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.to(torch.float32))
+
+
+@pytest.mark.quick
+def test_a_module_that_does_not_run_in_float64_is_held_by_its_graph() -> None:
+    op = pk.from_torch(Single(), torch.randn(2, 4, 5))
+    with pytest.raises(PortakernError, match="does not run"):
+        in_float64(op)
+    assert agreement(op).compared == ("out",) and agreement(op)

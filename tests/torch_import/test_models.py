@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import portakern as pk  # noqa: E402
+from portakern.errors import SpecError  # noqa: E402
 from portakern.ir.tensor import Gather, Iota, SegmentContract, tensor_type  # noqa: E402
 from portakern.torch_import.agreement import agreement  # noqa: E402
 from portakern.torch_import.gradient import gradient_of  # noqa: E402
@@ -272,3 +273,60 @@ def test_a_layer_that_is_converted_in_a_forward_is_converted_at_each_call() -> N
     assert router.scores.weight.dtype == torch.bfloat16 and isinstance(router.scores.weight, nn.Parameter)
     assert "convert(scores_weight, 'f32')" in str(op.program())
     assert agreement(op)
+
+
+# ---- numbers that are known -----------------------------------------------------------------------------------------
+
+
+class Frames(nn.Module):
+    """Keeps its sizes as buffers, and pads to whole strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("stride", torch.tensor(3))
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, x: Any) -> Any:
+        extra = torch.ceil((x.shape[-1] - 2) / self.stride).to(torch.int64) * self.stride - x.shape[-1] + 2
+        if extra > 0:
+            x = F.pad(x, (extra, self.stride - 1))
+        return x[:, : self.stride] * self.scale.item()
+
+
+class Counter(Frames):
+    def forward(self, x: Any) -> Any:
+        self.stride += 1
+        return x * 2 if self.stride > 4 else x
+
+
+def tables(x: Any) -> Any:
+    mask = torch.arange(6) % 2 == 0
+    mask[1] = True
+    if mask.all():
+        return x
+    index = torch.nonzero(mask)[:, 0]
+    y = x[:, mask]
+    y[:, torch.arange(4) > 2] = y[:, :1]
+    return y + x[:, index] * int(torch.arange(6).max()), torch.cat([x[:, k : k + 1] for k in index])
+
+
+def reads_an_input(x: Any) -> Any:
+    mask = torch.ones(6)
+    mask[2] = x[0, 0]
+    return x if mask.sum() > 3 else -x
+
+
+@pytest.mark.quick
+def test_python_gets_numbers_that_follow_from_nothing() -> None:
+    op = agrees(tables, normal(2, 6))
+    assert [tensor_type(r).shape for r in op.program().results] == [(2, 4), (8, 1)]
+    with pytest.raises(SpecError, match="Python decides by a number inside an array"):
+        pk.from_torch(reads_an_input, normal(2, 6))
+
+
+@pytest.mark.quick
+def test_buffers_by_which_python_decides_are_fixed_by_the_import() -> None:
+    op = agrees(Frames(), normal(2, 7))
+    assert "scale" in op.bound and "stride" not in op.bound
+    with pytest.raises(SpecError, match="by the numbers of stride, which the module changes"):
+        pk.from_torch(Counter(), normal(2, 6))
