@@ -47,6 +47,13 @@ def loops(x: Any) -> Any:
     return x
 
 
+def experts(x: Any) -> Any:
+    out = torch.zeros_like(x)
+    for row in (x.sum(1) > 0).nonzero():
+        out[row] = x[row] * 2
+    return out
+
+
 def asserts(x: Any) -> Any:
     assert (x > -100).all()
     return x + 1
@@ -93,6 +100,7 @@ def caches(x: Any) -> Any:
 @pytest.mark.parametrize(("module", "error", "line", "means", "hint"), [
     (Outer(), SpecError, "if x.mean", "Python decides by a number inside an array", "torch.where"),
     (loops, SpecError, "while x.max", "a loop whose end depends on numbers", "fixed number of times"),
+    (experts, SpecError, "for row in", "a loop over as many elements as numbers", "loop over all of them"),
     (asserts, SpecError, "assert (x", "an assertion about numbers", "is_exporting"),
     (sizes, SpecError, "x.new_zeros(int", "Python needs to know a number", "as an int"),
     (to_numpy, SpecError, "np.tanh", "leaves PyTorch for numpy", "functions of torch"),
