@@ -413,7 +413,8 @@ def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(x)[0] for x in "mnkd")
     dtype = nest.dots or nest.io_dtype
     bytes_, matrix = DTYPES[dtype].bytes, dtype in ("bf16", "f16")
-    width, features = (-(-int(a.extent) // 16) * 16 if isinstance(a.extent, int) else 0 for a in (k, d))
+    deep = 32 if DTYPES[nest.scores or dtype].bytes == 1 else 16  # an instruction takes 32 bytes of each row
+    width, features = (-(-int(a.extent) // to) * to if isinstance(a.extent, int) else 0 for a, to in ((k, deep), (d, 16)))
     if not width or not features or (not matrix and max(width, features) > WIDEST and _scores(nest) <= MOST_SCORES):
         return
     table = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1),

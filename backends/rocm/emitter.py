@@ -263,8 +263,8 @@ class HipEmitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:
         return Dialect(
             "HIP", subgroup=subgroup(target.device), role_matters=True,
-            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN", sorts=True,
-            takes_parts=True,
+            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN", single="v[0][0]",
+            sorts=True, takes_parts=True,
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
@@ -343,9 +343,14 @@ def _missing_dot(op: t.Dot, device: Device, line: str) -> list[Missing]:
     return found
 
 
+def matrix_depth(dtype: str, device: Device) -> int:
+    """What the depth of a tile has to be a multiple of, so that whole instructions multiply operands of ``dtype``."""
+    return {1: 64, 2: 32}.get(DTYPES[dtype].bytes, 16) if device.has("mfma") else 16
+
+
 def _too_small(op: t.Dot, device: Device, line: str) -> list[Missing]:
     """Tiles below the matrix instruction's; schedules never ask for them."""
-    depth = {1: 64, 2: 32}.get(DTYPES[t.tile_type(op.lhs).dtype].bytes, 16) if device.has("mfma") else 16
+    depth = matrix_depth(t.tile_type(op.lhs).dtype, device)
     sizes = [n for _, n in dims_of(op)]
     k = t.tile_type(op.lhs).size(op.axis) if op.axis in t.tile_type(op.lhs).axes else 0
     if len(sizes) == 2 and (any(n % 16 for n in sizes) or k % depth):

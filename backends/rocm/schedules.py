@@ -17,7 +17,7 @@ from portakern.emit.shares import in_parts, keys_in_parts, product_in_parts
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention import FEATURES, KEYS, ROWS, WAVES
-from .emitter import LEFT_IN_REGISTERS, on_matrix_cores, subgroup, waves_across
+from .emitter import LEFT_IN_REGISTERS, matrix_depth, on_matrix_cores, subgroup, waves_across
 from .pingpong import slice_of, takes_turns
 from .products import product_of
 
@@ -311,7 +311,7 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
     element = dtype(nest.dots).bytes
     step = 32 if device.has("mfma") and element == 2 else 16
-    depth = 32 if device.has("mfma") and dtype(nest.scores or nest.dots).bytes == 2 else 16
+    depth = matrix_depth(nest.scores or nest.dots, device)
     whole = all((_size(x) or 0) % 8 == 0 for x in (k, d))  # else elements are read one by one, each to a register
     deep, wide = (_multiple(_size(x) or 256, depth if x is k else 16) for x in (k, d))
     found: list[tuple[bool, Schedule]] = []

@@ -255,8 +255,10 @@ class _Wholes:
             return [_seen(o) for o in op.operands if o in self.anchored and tensor_type(o).shape]
         if isinstance(op, Reshape) and not isinstance(op.x, Arg) and tensor_type(op.x).shape and not is_thin(op):
             return [op.x]
-        if isinstance(op, Gather) and not _can_be_picked_from(op.x, op.axis, op.fill):
-            return [op.x]
+        if isinstance(op, Gather):
+            table = [] if _can_be_picked_from(op.x, op.axis, op.fill) else [op.x]
+            # Where loads take no single elements a line is sorted as a whole, and picked from place by place.
+            return table if self.picks or not _sorted(op.indices) else [*table, op.indices]
         if isinstance(op, SegmentFold):
             return _looked_up(op)
         if isinstance(op, Contract | SegmentContract):
@@ -453,6 +455,19 @@ def _looked_up(fold: SegmentFold) -> list[Op]:
             found.append(op.indices)
         frontier += [] if isinstance(op, ANCHORS) else op.operands[:1] if isinstance(op, Gather) else op.operands
     return [o for o in found if not isinstance(o, ANCHORS) and any(isinstance(g, Gather) for g in needed([o]))]
+
+
+def _sorted(op: Op) -> bool:
+    """Whether elementwise work on what a sort gives makes ``op``."""
+    frontier, seen = [op], set[Op]()
+    while frontier:
+        op = frontier.pop()
+        if isinstance(op, KeySort):
+            return True
+        if op not in seen and isinstance(op, Map | Convert | Expand | Transpose):
+            seen.add(op)
+            frontier += op.operands
+    return False
 
 
 def _can_be_picked_from(op: Op, axis: int, fill: float) -> bool:

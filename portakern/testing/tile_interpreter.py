@@ -163,13 +163,22 @@ class _Run:
         for axis in (*t.tile_type(op.lhs).axes, *t.tile_type(op.rhs).axes):
             names.setdefault(axis, "abcdefgh"[len(names)])
         spec = ["".join(names[x] for x in t.tile_type(o).axes) for o in (op.lhs, op.rhs, op.acc)]
-        # What is outside the extent must be zero in both operands, and nothing but finite times zero.
-        for o, x in ((op.lhs, a), (op.rhs, b)):
-            where = t.tile_type(o).axes.index(op.axis)
-            bad = self.coord(op.axis) >= self.extent(op.axis)
-            assert not np.any(np.asarray(x).swapaxes(0, where)[bad]), f"{o.mnemonic()} is not zero outside {op.axis}"
-        kind = numpy_dtype(dtype_of(op))
-        return c + np.einsum(f"{spec[0]},{spec[1]}->{spec[2]}", a.astype(kind), b.astype(kind))
+        kind, product = numpy_dtype(dtype_of(op)), f"{spec[0]},{spec[1]}->{spec[2]}"
+        full = np.einsum(product, a.astype(kind), b.astype(kind))
+        # What is outside the extent must be zero in both operands.  The weights of a row whose largest score is NaN are NaN
+        # everywhere, and so is its product: there they change nothing.
+        inside = np.einsum(product, *(self.cleared(op, o, x).astype(kind) for o, x in ((op.lhs, a), (op.rhs, b))))
+        assert np.array_equal(np.isnan(full), np.isnan(inside)), f"a NaN outside {op.axis} reaches numbers of {op.mnemonic()}"
+        return c + full
+
+    def cleared(self, op: t.Dot, o: Op, x: np.ndarray) -> np.ndarray:
+        """An operand of a product with zeros outside the extent, where it has nothing but zeros and NaN."""
+        where = t.tile_type(o).axes.index(op.axis)
+        outside = self.coord(op.axis) >= self.extent(op.axis)
+        x = np.array(x).swapaxes(0, where)
+        assert not np.any(np.nan_to_num(x[outside], nan=0.0)), f"{o.mnemonic()} is not zero outside {op.axis}"
+        x[outside] = 0
+        return x.swapaxes(0, where)
 
     def places(self, op: t.Load | t.Store, dims: t.Dims) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
         """The elements of the buffer a tile's elements are at, which of them there are, which lie inside the extents of

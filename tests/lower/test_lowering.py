@@ -128,6 +128,17 @@ def test_walks_split_at_the_mask(dims: tuple[int, int], split: int) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3, equal_nan=True)
 
 
+def test_a_row_of_nan_scores_is_nan_and_no_other() -> None:
+    """Its weights are NaN beyond the last key, too: where they meet the zeros of a padded tile they change nothing."""
+    bound, program = lowered(load_operator("attention"), {"B": 1, "H": 1, "G": 1, "SQ": 5, "SK": 37, "D": 8}, {}, "f32")
+    rng = np.random.default_rng(0)
+    inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], "f32") for a in bound.args}
+    inputs["q"][..., 2, 3] = np.nan
+    got, want = run(program, inputs, {})["out"], evaluate(bound, inputs)["out"]
+    assert np.isnan(got).any(-1).sum() == 1
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
 @pytest.mark.parametrize(("name", "dims"), [
     ("lincum", ("M", "N")), ("cum0", ("M", "N")), ("pick", ("M", "N")),
     ("chain", ("M", "N")), ("colsum", ("M", "N")), ("l2norm", ("M", "N")), ("strange", ("M", "K", "N")), ("lse", ("N",)),

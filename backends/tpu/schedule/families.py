@@ -104,6 +104,8 @@ def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], d
     if nest.family in ("contraction", "grouped", "attention", "chain"):
         yield from family(nest, device)
         return
+    if any(a.picks for a in (*nest.role("sorted"), *nest.role("first"))):
+        return  # a line is sorted as a whole: what is picked along it is a kernel of its own
     rest = tuple(a for a in nest.axes if not (a.picks and a.role == "parallel"))
     for tiles in family(replace(nest, axes=rest), device) if rest else ({},):
         yield {**tiles, **{a.name: 1 for a in nest.axes if a.picks}}

@@ -50,7 +50,7 @@ class Dialect:
     rows and columns that they find; ``takes_parts`` that it has all but ``stage`` and ``store``.
 
     *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
-    by a function of the operator's own.
+    by a function of the operator's own.  ``single`` is how a tile of one element is asked for it.
 
     *Sorts.*  ``sorts`` says that the platform has ``sorted_order`` and ``in_order``.
 
@@ -87,6 +87,7 @@ class Dialect:
 
     private_walks: bool = False
     member: str = ""
+    single: str = "v[0]"
     sorts: bool = False
     context: str = ""
     takes_pixels: bool = False

@@ -254,7 +254,7 @@ template <class Step, class T, class L> PK_FN auto fragment_of(const Tile<T, L>&
     }
   } else {
 #pragma unroll
-    for (int j = 0; j < per; ++j) out[j] = tile.v[i][step * per + j];
+    for (int j = 0; j < per; ++j) reinterpret_cast<T*>(&out)[j] = tile.v[i][step * per + j];
   }
   return out;
 }
