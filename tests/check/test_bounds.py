@@ -45,6 +45,20 @@ def functions(x: pk.Tensor["N"]):
     }  # fmt: skip
 
 
+@pk.operator
+def rows_put_at_the_largest(x: pk.Tensor["M", "K"], r: pk.Tensor["K", "N"]):
+    return pk.index_put(pk.zeros(x.shape, x.dtype), (pk.argmax(x @ r, axis=-1),), x * 1.7)
+
+
+def test_rows_are_as_inexact_where_they_are_put_as_before() -> None:
+    """Where products decide the places beyond doubt, what is put there is still rounded."""
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.standard_normal((9, 16)).astype(f32), "r": rng.standard_normal((16, 3)).astype(f32)}
+    _, out = bounds_of(rows_put_at_the_largest, {"M": 9, "K": 16, "N": 3}, inputs)
+    bound, put = out["out"].bound(), out["out"].x != 0
+    assert np.isfinite(bound).all() and (bound[put] > 0).all()
+
+
 def test_small_integers_are_exact() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-9, 9, s).astype(f32) for s in ((20, 300), (300, 30)))

@@ -113,7 +113,7 @@ def _(op: t.Contract, a: Val, b: Val) -> Val:
 
 @rule(t.SegmentContract)
 def _(op: t.SegmentContract, a: Val, b: Val, groups: Val) -> Val:
-    if not groups.exact:  # any row may be of any group
+    if np.any(groups.bound() > 0):  # any row may be of any group
         r = oracle.apply(op, [a.x, b.x, groups.x])
         return Val(r, np.full(r.shape, np.inf))
     rows, n = oracle.rows_of_groups(op, groups.x), a.x.shape[1]

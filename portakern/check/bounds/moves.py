@@ -91,8 +91,8 @@ def _(op: t.Gather, v: Val, indices: Val) -> Val:
 @rule(t.Scatter)
 def _(op: t.Scatter, v: Val, indices: Val, updates: Val) -> Val:
     r = oracle.apply(op, [v.x, indices.x, updates.x])
-    if not indices.exact:
-        return Val(r, np.full(r.shape, np.inf) if np.any(indices.bound() > 0) else 0.0)
+    if np.any(indices.bound() > 0):
+        return Val(r, np.full(r.shape, np.inf))
     if op.mode == "mul":
         return _scattered_products(op, r, v, indices.x, updates)
     if op.mode != "add":
@@ -130,7 +130,7 @@ def _scattered_products(op: t.Scatter, r: np.ndarray, v: Val, indices: np.ndarra
 def _(op: t.KeySort, *xs: Val) -> Val:
     moved = xs[op.number]
     r = oracle.apply(op, [x.x for x in xs])
-    if not xs[0].exact:
+    if np.any(xs[0].bound() > 0):
         return Val(r, np.full(r.shape, np.inf))
     bounds = (x.bound() if n and x is moved else x.x for n, x in enumerate(xs))
     return Val(r) if moved.exact else Val(r, oracle.apply(op, list(bounds)))
