@@ -173,11 +173,13 @@ def index_put(x: Traced, indices: Sequence[Traced], values: Value, accumulate: b
     for i in arrays:
         check_indices(i)
     leading, rest = x.shape[: len(arrays)], x.shape[len(arrays) :]
-    place, inside = ew.cast(arrays[0], "i64"), None
+    # Places in one dim fit where its indices do; those in several are counted, and not every device has i64.
+    kind = "i32" if len(arrays) == 1 and arrays[0].type.dtype in ("i32", "i16", "i8", "u16", "u8") else "i64"
+    place, inside = ew.cast(arrays[0], kind), None
     for number, (i, size) in enumerate(zip(arrays, leading, strict=True)):
-        i = ew.cast(i, "i64")
-        place = place * ew.size(size, "i64") + i if number else i
-        here = ew.logical_and(ew.greater_equal(i, 0), ew.less(i, ew.size(size, "i64")))
+        i = ew.cast(i, kind)
+        place = place * ew.size(size, kind) + i if number else i
+        here = ew.logical_and(ew.greater_equal(i, 0), ew.less(i, ew.size(size, kind)))
         inside = here if inside is None else ew.logical_and(inside, here)
     place = ew.where(inside, place, -1)  # type: ignore[arg-type]
     count, width = product(place.shape), product(rest)

@@ -71,7 +71,7 @@ def choose(nest: Nest) -> Schedule:
     return Schedule(tuple((a.name, tile(a)) for a in nest.axes))
 
 
-@pytest.mark.parametrize("name", (*PARTS, *PUT, "joined_in_any_grouping"))
+@pytest.mark.parametrize("name", (*PARTS, *PUT, "rows_sent", "attention_of_bytes", "joined_in_any_grouping"))
 def test_what_is_drawn_is_right(name: str, tmp_path: Path) -> None:
     case = drawn(name, seed=1)
     operator = operator_of(case, tmp_path)

@@ -55,6 +55,18 @@ def attention(s: FuzzScope) -> Var:
     return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), v)
 
 
+@production(1.0)
+def attention_of_bytes(s: FuzzScope) -> Var:
+    """Queries and keys of 8 bits, with a scale for each row or none; heads are shorter than what one instruction takes, or as
+    long."""
+    rows, keys, inner, values = s.fresh_dim(), s.fresh_dim(), s.dim(), s.fresh_dim()
+    q, k = s.input((rows, inner), "i8", "q"), s.input((keys, inner), "i8", "k")
+    z = s.let(f"pk.cast(pk.matmul({q}, {k}.T, dtype=pk.i32), pk.f32) * 1e-3", SCORES, "s")
+    if chance(s.draw, 40):
+        z = s.let(f"{z} * {s.like((rows,), 'f32', 'scale')}[:, None]", SCORES)
+    return _mixed(s, s.let(f"pk.softmax({z})", UNIT, "p"), s.input((keys, values), hint="v"))
+
+
 BELOW = ("{j} <= {i} + {d}", "{j} < {i} + {more}", "{j} - {i} <= {d}", "{i} > {j} - {more}", "~({j} > {i} + {d})")
 ABOVE = ("{i} <= {j} + {d}", "{i} - {j} < {more}", "{j} > {i} - {more}", "{j} >= {i} - {d}", "~({i} - {j} >= {more})")
 """Keys that a row sees, up to ``d`` above or below its own number: every row sees the key of its number."""
