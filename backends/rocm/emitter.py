@@ -263,8 +263,8 @@ class HipEmitter(CLikeEmitter):
     def dialect(self, target: Target) -> Dialect:
         return Dialect(
             "HIP", subgroup=subgroup(target.device), role_matters=True,
-            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, member="PK_FN", single="v[0][0]",
-            sorts=True, takes_parts=True,
+            register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, takes_parts=True,
+            member="PK_FN", single="v[0][0]", sorts=True,
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:

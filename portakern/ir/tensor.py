@@ -735,8 +735,9 @@ class Sort(Op):
     def infer(self) -> Type:
         x = tensor_type(self.x)
         _axis(self, self.axis, x.rank)
-        size = self.count or x.shape[self.axis]
-        shape = (*x.shape[: self.axis], size, *x.shape[self.axis + 1 :])
+        line = x.shape[self.axis]
+        self.check(not isinstance(line, int) or self.count <= line, f"there are no {self.count} first ones in a dim of {line}")
+        shape = (*x.shape[: self.axis], self.count or line, *x.shape[self.axis + 1 :])
         return ManyType((TensorType(shape, x.dtype), TensorType(shape, "i32")))
 
 

@@ -119,7 +119,7 @@ def roll(x: Traced, shift: int | Sequence[int], axis: int | Sequence[int] = -1) 
     for by, along in zip(shifts, axes, strict=True):
         d = check_axis(along, x.ndim)
         size = x.shape[d]
-        by = by % size if isinstance(size, int) and size else by
+        by = by % max(size, 1) if isinstance(size, int) else by
         if by:
             cut = size - by if by > 0 else -by
             x = concat([_part(x, d, cut, size), _part(x, d, 0, cut)], d)

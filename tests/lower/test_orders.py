@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.errors import ScheduleError
+from portakern.errors import IRError, ScheduleError
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield
@@ -269,3 +269,24 @@ def test_a_tile_holds_all_that_is_asked_for_of_a_line() -> None:
     (asked,) = works(Problem(three_first, {"M": 4, "N": 40}, {}), [target], ["f32"], schedule={"n": 64, "i": 2})
     with pytest.raises(ScheduleError, match="cuts i: a tile must hold all that is asked for of a line"):
         lowered(asked, target)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("size", [0, 2])
+def test_more_than_a_line_has_cannot_be_asked_for(size: int) -> None:
+    """A line named by its dim is counted once its size is known: kernels would read beyond it."""
+    @pk.operator
+    def three_first(x: T["M", "N"]):
+        return pk.topk(x, 3)
+
+    with pytest.raises(IRError, match=f"there are no 3 first ones in a dim of {size}"):
+        three_first.program({"M": 4, "N": size})
+
+
+@pytest.mark.quick
+def test_no_elements_are_rolled_to_no_elements() -> None:
+    @pk.operator
+    def rolled(x: T["M", 0]):
+        return pk.roll(x, -2)
+
+    assert oracle.evaluate(rolled.program({"M": 4}), {"x": np.zeros((4, 0), np.float32)})["out"].shape == (4, 0)

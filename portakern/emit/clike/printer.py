@@ -191,7 +191,8 @@ class Printer:
     def on_Member(self, s: p.Member) -> list[str]:
         source = f"{s.source}.{'last' if s.last else 'tile'}"
         if s.place is None:
-            return self.define(s.name, True, f"{source}.{self.dialect.single}.{s.member}", f"const {self.dialect.type(s.dtype)}")
+            element = f"{source}.{self.dialect.single}.{s.member}"
+            return self.define(s.name, True, element, f"const {self.dialect.type(s.dtype)}")
         pick = f"[]({s.part} part) {{ return part.{s.member}; }}"
         return self.define(s.name, True, self.word("map", self.place(s.place), pick, source))
 
