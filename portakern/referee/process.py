@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -117,6 +118,12 @@ def start(program: str, theirs: socket.socket, environment: Mapping[str, str]) -
         pass_fds=(theirs.fileno(),), start_new_session=True)  # fmt: skip
 
 
+def _judge() -> int:
+    """The process with which a kernel's ends however that ends; 0 where this thread, at whose end the system would end it, may
+    end before."""
+    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
+
+
 class KernelProcess:
     """One process for one kernel.  Used with ``with``: nothing that it started outlives it.
 
@@ -162,7 +169,8 @@ class KernelProcess:
         try:
             self._channel.settimeout(_START_S)
             with contextlib.suppress(Ended):  # said by what is received, or is not
-                send(self._channel, {}, [pickle.dumps({"jail": spec, "scratch": self._scratch})])
+                told = {"jail": spec, "scratch": self._scratch, "judge": _judge()}
+                send(self._channel, {}, [pickle.dumps(told)])
             if wait:
                 self.ready()
         except BaseException:

@@ -46,21 +46,29 @@ def test_a_jailed_process_has_no_rights_and_ends_as_it_ends(other: bool, tmp_pat
 
 
 JUDGING = """
+import time
 from portakern.referee.process import KernelProcess
-process = KernelProcess()
-say = [lambda: print(*process.family(), flush=True)]
+process = KernelProcess({jail!r})
+def say():
+    {hold}
+    print(*process.family(), flush=True)
+    {hold} and time.sleep(600)
+say = [say]
 process.call("time:sleep", (600,), meanwhile=lambda: say and say.pop()())
 """
 
 
 @pytest.mark.usefixtures("whole_jail")
-def test_a_kernel_ends_with_who_judges_it_however_that_ends():
-    """Nobody is left who could end it, and what it waits for never comes."""
-    judge = subprocess.Popen([sys.executable, "-c", JUDGING], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("jail", ["auto", "off"])
+@pytest.mark.parametrize("stands", [False, True])
+def test_a_kernel_ends_with_who_judges_it_however_that_ends(jail: str, stands: bool):
+    """Nobody is left who could end it or let it go on, and what it waits for never comes."""
+    text = JUDGING.format(jail=jail, hold="process.hold() or True" if stands else "False")
+    judge = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     assert judge.stdout is not None
     with judge, judge.stdout:
         family = [Path(f"/proc/{number}") for number in judge.stdout.readline().split()]
-        assert len(family) >= 3 and all(p.exists() for p in family)
+        assert len(family) >= (3 if jail == "auto" else 1) and all(p.exists() for p in family)
         judge.kill()
     until = time.monotonic() + 20
     while any(p.exists() for p in family) and time.monotonic() < until:
