@@ -98,7 +98,7 @@ def trial_of(work: Work) -> Trial | None:
     assert binary is not None
     if not binary.machine_code or 0 in (work.row.shape or {}).values():
         return None
-    found, _ = steps.judged(MachineProgram(made.source, binary, threads=1), work, 0, False)
+    found = steps.judged(MachineProgram(made.source, binary, threads=1), work, 0, False).verdict
     if not found.correct:
         raise PortakernError("incorrect", found.message)
     bound = bind(work.program, {n: size for n, size in work.sizes.items() if n in work.program.dims})

@@ -147,7 +147,7 @@ def imported(found: dict[str, Any], model: Any, args: Any, kwargs: Any, target: 
         if not held:
             found["wrong"] = "; ".join(map(str, held.disagreements[:3]))
     (work,) = works(Problem(op, op.typical.dims, {}), [k.target], [op.dtypes[0]])
-    verdict, _ = judged(k.executable, work, 0, full=False)
+    verdict = judged(k.executable, work, 0, full=False).verdict
     found["bound"] = verdict.max_error_ratio
     if not verdict.correct:
         found["wrong"] = verdict.message

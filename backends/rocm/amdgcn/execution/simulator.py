@@ -188,7 +188,7 @@ class MachineProgram:
                 ran += self._dispatch(step, memory, some)
         return ran
 
-    def _dispatch(self, d: Dispatch, memory: SimulatedMemory, some: Some | None) -> int:
+    def _dispatch(self, d: Dispatch, memory: SimulatedMemory, some: Some | None = None) -> int:
         import numpy as np
 
         code, expected = self._kernel(d)
