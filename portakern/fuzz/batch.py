@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from portakern.errors import ToolMissing
+from portakern.fuzz.drawing import choices_from
 from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.variants import variations
 
@@ -70,12 +70,11 @@ class Batch:
     def _drawn(self) -> dict[str, tuple[FuzzProgram, tuple[Any, ...]]]:
         """Programs and the choices that make them, by digest."""
         from hypothesis.errors import StopTest
-        from hypothesis.internal.conjecture.data import ConjectureData
 
         found: dict[str, tuple[FuzzProgram, tuple[Any, ...]]] = {}
         strategy = self.strategy()
         for number in range(self.count):
-            data = ConjectureData(random=Random(f"{self.seed} {number}"))
+            data = choices_from(f"{self.seed} {number}")
             with suppress(StopTest):
                 program = data.draw(strategy)
                 found.setdefault(program.digest, (program, data.choices))

@@ -85,8 +85,6 @@ class Engine:
         self.done: set[tuple[str, str]] = set()
         self._cases: set[str] = set()
         self._rate = 0.5  # programs a second, until one batch was timed
-        for language in {t.language for t in workshop.targets}:
-            registry().language(language)  # what hypothesis draws may depend on the modules that are loaded
         self._restore()
 
     # ---- running

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, settings
-from hypothesis.internal.conjecture.data import ConjectureData
 
 from portakern.fuzz.case import ENTRY, FuzzCase
+from portakern.fuzz.drawing import choices_from
 from portakern.fuzz.grammar import FEATURES, cases
 from portakern.fuzz.grammar import program as programs
 from portakern.fuzz.grammar.ranges import Range
@@ -28,7 +27,7 @@ SEARCH = settings(max_examples=3000, derandomize=True, database=None, phases=[Ph
 
 
 def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
-    return ConjectureData(random=Random(seed)).draw(cases(weights))
+    return choices_from(seed).draw(cases(weights))
 
 
 @pytest.fixture(scope="module")

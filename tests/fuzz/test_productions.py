@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
-from hypothesis.internal.conjecture.data import ConjectureData
 
 from portakern.fuzz.case import ENTRY, FuzzCase
+from portakern.fuzz.drawing import choices_from
 from portakern.fuzz.grammar import FEATURES, cases
 from portakern.fuzz.grammar import program as programs
 from portakern.fuzz.grammar.gathers import MANY
@@ -49,7 +48,7 @@ def drawn(name: str, seed: int) -> FuzzCase:
     weights = dict.fromkeys(FEATURES, 0.0) | {name: 1.0, "f32": 1.0}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(programs, "MOST_STATEMENTS", 1)
-        return ConjectureData(random=Random(seed)).draw(cases(weights))
+        return choices_from(seed).draw(cases(weights))
 
 
 def operator_of(case: FuzzCase, folder: Path) -> Operator:
