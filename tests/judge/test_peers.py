@@ -159,7 +159,7 @@ def test_peers_on_the_host_are_compared_with_whole_calls(tmp_path: Path):
 
 
 def test_as_many_blocks_are_taken_as_are_asked_for():
-    row = timed("cpp:cpu", cpp("honest(x, out);"), against=("numpy",), max_samples=10, min_samples=5, width=0.0)
+    row = timed("cpp:cpu", cpp("honest(x, out);"), against=("numpy",), max_samples=10, min_samples=5, width=0.0, budget_s=30.0)
     assert row.time is not None and row.time["stopped"] == "samples" and row.time["samples"] == 10, row.error
     assert entries(row)["numpy"]["samples"] == 10
 
