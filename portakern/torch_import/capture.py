@@ -62,10 +62,10 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     simple, named = mapped(lambda x: x if is_traced(x) else None, plain((args, kwargs)))
     shapes = _shapes(module.forward, simple, named, dynamic)
 
-    def exported(gradients: bool, fixed: bool) -> Any:
+    def exported(gradients: bool, known: bool, fixed: bool) -> Any:
         with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
               unchecked_numbers(), converted_in_place(), _recurrences_of_one_step(),
-              _followed(module, args, kwargs, fixed) as asked_for):  # fmt: skip
+              _followed(module, args, kwargs, known, fixed) as asked_for):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
             found = found.run_decompositions(_decompositions())
         _refuse_changing(asked_for, found, loc)
@@ -83,16 +83,18 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     return Captured(made, module, loc, shapes.symbols(made))
 
 
-def _persistently(exported: Callable[[bool, bool], Any], fixed: bool, stateful: bool) -> Any:
-    """What ``exported(gradients, fixed)`` gives: with gradients if a forward asks autograd for some, with the numbers of
-    buffers fixed if Python cannot go on without."""
-    gradients = False
+def _persistently(exported: Callable[[bool, bool, bool], Any], fixed: bool, stateful: bool) -> Any:
+    """What ``exported(gradients, known, fixed)`` gives: with gradients if a forward asks autograd for some, with numbers that
+    are known, and then with those of buffers, if Python cannot go on without."""
+    gradients, known = False, fixed
     while True:
         try:
-            return exported(gradients, fixed)
+            return exported(gradients, known, fixed)
         except Exception as error:  # whatever PyTorch raises
             if "require grad" in str(error) and not gradients:
                 gradients = True
+            elif is_about_numbers(error) and not known:
+                known = True
             elif is_about_numbers(error) and stateful and not fixed:
                 fixed = True
             else:
@@ -139,10 +141,11 @@ def _apart(tree: tuple[tuple[Any, ...], dict[str, Any]], module: Any) -> tuple[t
 
 
 @contextlib.contextmanager
-def _followed(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], fixed: bool) -> Iterator[set[str]]:
+def _followed(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: bool, fixed: bool
+              ) -> Iterator[set[str]]:  # fmt: skip
     """``module`` taking and giving arrays in place of the objects that hold them, which torch.export does not open, and
-    nothing in place of what is neither array nor number nor text: that is fixed by the import.  Python gets the numbers that
-    are known, with ``fixed`` those of buffers, too.  Gives the paths of buffers that Python asked for."""
+    nothing in place of what is neither array nor number nor text: that is fixed by the import.  With ``known`` Python gets the
+    numbers that are known, with ``fixed`` those of buffers, too.  Gives the paths of buffers that Python asked for."""
     own, forward = vars(module).get("forward"), module.forward
     given, form = flattened((args, dict(kwargs)))
     others = {n: x for n, x in enumerate(given) if not is_traced(x)}
@@ -153,7 +156,8 @@ def _followed(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], fix
     def plainly(*args: Any, **kwargs: Any) -> Any:
         if form.objects or others:
             args, kwargs = nested([others.get(n, x) for n, x in enumerate(leaves((args, kwargs)))], form)
-        with known_numbers(module, state, asked_for):
+        # Not where it is not asked for: `torch.cond` follows its branches under no mode.
+        with known_numbers(module, state, asked_for) if known else contextlib.nullcontext():
             return plain(forward(*args, **kwargs))
 
     module.forward = plainly

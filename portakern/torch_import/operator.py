@@ -86,7 +86,7 @@ def _captured(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyn
     try:
         return captured, read(captured, name)
     except MissingRuleError as error:
-        if "numbers inside" not in str(error) or not any(True for _ in captured.module.buffers()):
+        if "numbers inside" not in str(error):
             raise
         try:
             captured = capture(module, args, kwargs, dynamic, train, fixed=True)
