@@ -481,6 +481,15 @@ class HeldByOne(Protocol):
     def held_by_one(self) -> bool: ...
 
 
+@runtime_checkable
+class ReadyToFork(Protocol):
+    """A runtime whose device each child of a process opens for itself, and that can do part of the way before."""
+
+    def before_fork(self) -> None:
+        """Loads what needs no device, and starts no thread.  Raises nothing: what is missing is said when a kernel needs it."""
+        ...
+
+
 class Simulator(Protocol):
     """Executes what was compiled (evidence ``simulated``), or interprets the source (``interpreted``), on the CPU.
 
@@ -663,9 +672,10 @@ class Language:
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
     ``preload`` are modules that compiling or running imports anyway and that start no threads: a process that has imported
-    them is forked for many kernels.  ``forks`` says that it may be forked after it has compiled and run a kernel, too: no
-    thread, device or shared memory is left of that. ``extra`` is the pip extra its tools come from; ``tools`` names
-    executables from outside pip that it uses where they are, each with what it gives (for ``portakern doctor``).
+    them is forked for many kernels.  ``forks`` says that it may be forked after it has compiled a kernel, and run one that
+    needs no device with memory of its own: no thread or shared memory is left of that.
+    ``extra`` is the pip extra its tools come from; ``tools`` names executables from outside pip that it uses where they are,
+    each with what it gives (for ``portakern doctor``).
     ``words`` are regular expressions by which a report finds the lines that do a tile operation, by kind (``load``, ``dot``)
     or by kind and name (``reduce max``), with ``{name}`` or ``{Name}`` for the array or function: see
     :mod:`portakern.study.report.linking`.

@@ -17,7 +17,7 @@ from .interpreter import CudaInterpreter
 from .pairs import pairs
 from .runtime import CudaRuntime
 from .schedules import SORTED, schedules
-from .toolchain import CudaToolchain
+from .toolchain import ENVIRONMENT, CudaToolchain
 
 CONVENTION = (
     "CUDA C++ compiled by NVRTC as C++17. Above each kernel, in launch order, stands a comment of this form: "
@@ -50,11 +50,13 @@ CUDA = Language(
     runtime=CudaRuntime(),
     simulator=CudaInterpreter(),
     estimator=CudaEstimator(),
+    environment=ENVIRONMENT,
     convention=CONVENTION,
     adopt=adopt,
     bare=bare,
     remarks=remarks,
     choices=choices,
+    forks=True,
     words=WORDS,
     shares_process=True,
 )

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,6 +126,10 @@ def _arithmetic(source: Source) -> tuple[str, ...]:
     return () if _alone(source) else (_DIVISION,)
 
 
+_INSIDE = "PORTAKERN_CUDA_WORKER"
+ENVIRONMENT = {_INSIDE: "1"}
+"""Marks a process that may end by what it compiles, so that it needs no other one for that."""
+
 _lock = threading.Lock()
 _pool: list[WorkerPool] = []
 
@@ -153,7 +158,9 @@ def _checked(source: Source, compile_: Callable[[], T]) -> T:
 
 
 def _call(function: str, *args: object) -> Any:
-    """A function of the module nvrtc in the worker, which lives as long as this process."""
+    """A function of the module nvrtc, elsewhere than in a worker in one that lives as long as this process."""
+    if os.environ.get(_INSIDE) == "1":
+        return getattr(import_module(f"{__package__}.nvrtc"), function)(*args)
     with _lock:
         if not _pool:
             _pool.append(WorkerPool(1))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from portakern.backend import Target
 from portakern.errors import PortakernError
 from portakern.jobs.job import Job
-from portakern.native import driver_names
+from portakern.launch import device_of
+from portakern.native import driver_names, open_device, probe_driver
 from portakern.registry import registry
 from portakern.tools import environment
 from portakern.tools.workers import Job as Call
@@ -65,23 +66,29 @@ def node(cores: int | None = None, gpus: int | None = None, pattern: str = "all"
     """
     cores = cores or len(os.sched_getaffinity(0))
     wanted = {str(t) for t in registry().match(pattern)}
-    able = {target: kind for target, kind in abilities(pattern).items() if pattern == "all" or target in wanted}
-    devices = gpus if gpus is not None else _devices() if "device" in able.values() else 0
+    able = {target: a for target, a in abilities(pattern).items() if pattern == "all" or target in wanted}
+    most = max((a.devices for a in able.values()), default=0) if gpus is None else gpus
     found: dict[str, float] = {HOST: 1.0}
-    for target, kind in able.items():
-        count = {"host": 1, "device": devices, "simulator": cores, "compiler": cores}[kind]
+    for target, (kind, devices) in able.items():
+        count = {"host": 1, "device": min(devices, most) if gpus is None else gpus, "simulator": cores, "compiler": cores}[kind]
         if count:
             found[COMPILER + target if kind == "compiler" else target] = float(count)
             if kind in ("host", "device"):
                 found[SILICON + target] = float(count)
-    return Node(cores, devices, found)
+    return Node(cores, most if any(a.kind == "device" for a in able.values()) else 0, found)
 
 
-def abilities(pattern: str = "all") -> dict[str, str]:
-    """Targets of the languages of a pattern whose kernels can be judged here, and by what: ``host`` or ``device`` where their
-    silicon is, ``simulator``, or
-    ``compiler`` where they can be compiled alone."""
-    found: dict[str, str] = {}
+class Ability(NamedTuple):
+    """By what kernels of a target can be judged: ``host`` or ``device`` where their silicon is, ``simulator``, or ``compiler``
+    where they can be compiled alone; and how many ``devices`` of the target there are."""
+
+    kind: str
+    devices: int = 0
+
+
+def abilities(pattern: str = "all") -> dict[str, Ability]:
+    """Of the targets of a pattern's languages whose kernels can be judged here."""
+    found: dict[str, Ability] = {}
     asked = {t.language for t in registry().match(pattern)}
     for language in registry().languages.values():
         if language.adopt is None or language.name not in asked:
@@ -93,10 +100,10 @@ def abilities(pattern: str = "all") -> dict[str, str]:
     return found
 
 
-def able(language: str) -> dict[str, str]:
+def able(language: str) -> dict[str, Ability]:
     """Of one language, asked in this process."""
-    return {f"{language}:{name}": kind for name, device in registry().devices(language).items()
-            if (kind := _kind(Target(language, device)))}  # fmt: skip
+    targets = [Target(language, device) for device in registry().devices(language).values()]
+    return {str(t): Ability(kind, _devices(t) if kind == "device" else 0) for t in targets if (kind := _kind(t))}
 
 
 def _kind(target: Target) -> str:
@@ -113,8 +120,18 @@ def _kind(target: Target) -> str:
     return "simulator" if works("simulator") else "compiler"
 
 
-def _devices() -> int:
-    return max((d.device_count for d in environment.drivers() if d.present), default=0) if driver_names() else 0
+def _devices(target: Target) -> int:
+    """Those like the one that the target's kernels run on: its driver may know a processor and other chips, too."""
+    runtime = registry().language(target.language).runtime
+    assert runtime is not None
+    try:
+        first = device_of(runtime, target)
+        if first is None or first.driver not in driver_names():
+            return 1
+        others = (open_device(first.driver, n) for n in range(probe_driver(first.driver).device_count))
+        return sum(d.facts.name == first.facts.name for d in others)
+    except PortakernError:
+        return 1
 
 
 # ---- what a job needs ------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from portakern.errors import PortakernError
 from portakern.referee.messages import Ended, receive, send
 from portakern.referee.process import LOG_CHARACTERS, Fresh, KernelProcess, Start, lacks, start
 from portakern.referee.surroundings import variables
-from portakern.referee.zygote import Rehearsal
+from portakern.referee.zygote import Rehearsals
 from portakern.tools.process import TailReader, await_end, descendants, end_process, kill
 
 _ZYGOTE = """\
@@ -36,6 +36,7 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 _START_S = 180.0
 _ANSWER_S = 30.0
 _POLL_S = 0.002
+_MOST_SPARES, _SOON_S = 4, 0.05
 
 
 class Nursery:
@@ -45,19 +46,22 @@ class Nursery:
         language: of the kernels.
         environment: variables added to those that kernels find of ours.
         preload: modules that a zygote imports.
-        rehearsal: what is done once before there is a kernel.
+        rehearsals: what is done once before there is a kernel.
         jail, memory_bytes: as for :class:`KernelProcess`.
-        spares: how many processes are kept ready.
+        spares: how many processes are kept ready at first.
+        most: how many at most; there is one more wherever a kernel had to wait for its process (a fourth of the processors).
 
     Attributes:
         refused: why processes are new interpreters instead; empty where they are forked.
     """
 
-    def __init__(self, language: str, environment: Mapping[str, str], preload: Sequence[str], rehearsal: Rehearsal | None,
-                 jail: str = "auto", memory_bytes: int | None = None, spares: int = 1) -> None:  # fmt: skip
-        self._setup = pickle.dumps((language, tuple(preload), rehearsal))
+    def __init__(self, language: str, environment: Mapping[str, str], preload: Sequence[str], rehearsals: Rehearsals,
+                 jail: str = "auto", memory_bytes: int | None = None, spares: int = 1, most: int | None = None,
+                 ) -> None:  # fmt: skip
+        self._setup = pickle.dumps((language, tuple(preload), rehearsals))
         self._environment = variables({**environment, **_ONE_THREAD})
         self._jail, self._memory_bytes, self._spares = jail, memory_bytes, spares
+        self._most = max(spares, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // 4)) if most is None else most
         self._zygote: Zygote | None = None
         self._ready: deque[KernelProcess] = deque()
         self.refused = "" if jail != "off" else "there is no jail that would keep a kernel from the zygote"
@@ -68,6 +72,7 @@ class Nursery:
             found = self._ready.popleft() if self._ready else self._made()
             if found is None:
                 break
+            asked = time.monotonic()
             try:
                 found.ready()
             except PortakernError:
@@ -81,6 +86,8 @@ class Nursery:
                 self.close()
                 self.refused = f"without {', '.join(lacking)} a kernel could reach the zygote"
                 break
+            if time.monotonic() - asked > _SOON_S:  # those to come are made side by side
+                self._spares = min(self._spares + 1, self._most)
             found.doing = doing
             return found
         return KernelProcess(self._jail, self._memory_bytes, doing, self._fresh)

@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from portakern.backend import CompiledBinary, HostBuffer
+from portakern.backend import CompiledBinary, HostBuffer, ReadyToFork
 from portakern.referee.messages import Ended, receive, send
 from portakern.referee.runner import loaded, serve
 from portakern.registry import registry
@@ -35,6 +35,9 @@ from portakern.tools.jail.enter import _may_unshare
 PAGE = 4096
 
 Made = TypeVar("Made")
+
+Rehearsals = tuple["Rehearsal | None", "Rehearsal | None"]
+"""What the process does once that is forked, and what each of its children does, in its jail."""
 
 _NEEDED = ("ml_dtypes", "portakern.check.buffers", "portakern.launch", "portakern.referee.shared")
 """What every runner imports."""
@@ -51,13 +54,11 @@ class Rehearsal:
         source: of an operator that nobody is asked for.
         runner: as :func:`portakern.referee.runner.loaded` takes it; empty to compile only.
         buffers: makes its arrays: (name, shape, dtype) of each.
-        before_fork: whether a process that has done so may be forked; else each child does it, in its jail.
     """
 
     source: Any
     runner: str
     buffers: tuple[tuple[str, tuple[int, ...], str], ...]
-    before_fork: bool
 
     def perform(self) -> None:
         """Whatever goes wrong is no kernel's fault, and will be seen again with the first one.  Where kernels are interpreted
@@ -96,16 +97,17 @@ def main(descriptor: int) -> NoReturn:
     os.set_inheritable(descriptor, False)
     parent = os.getppid()
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
-    language, preload, rehearsal = pickle.loads(receive(control).blobs[0])
+    language, preload, (before, after) = pickle.loads(receive(control).blobs[0])
     for name in (*_NEEDED, *preload):
         with contextlib.suppress(ImportError):  # said when a kernel needs it
             import_module(name)
-    registry().language(language)
+    runtime = registry().language(language).runtime
     if os.geteuid() == 0:
         _may_unshare()
-    if rehearsal is not None and rehearsal.before_fork:
-        rehearsal.perform()
-        rehearsal = None
+    if before is not None:
+        before.perform()
+    if after is not None and isinstance(runtime, ReadyToFork):
+        runtime.before_fork()
     gc.collect()
     gc.freeze()  # children do not copy what a collection would touch
     send(control, {"unclean": unclean(descriptor)})
@@ -114,7 +116,7 @@ def main(descriptor: int) -> NoReturn:
             message = receive(control, descriptors=2)
         except Ended:
             os._exit(0)
-        send(control, _ANSWERS[message.body["do"]](message.body.get("pid", 0), message.descriptors, control, rehearsal))
+        send(control, _ANSWERS[message.body["do"]](message.body.get("pid", 0), message.descriptors, control, after))
     os._exit(0)
 
 

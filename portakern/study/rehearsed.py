@@ -10,10 +10,10 @@ from portakern.backend import Target
 from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.ir.tensor import tensor_type
-from portakern.referee.zygote import Rehearsal
+from portakern.referee.zygote import Rehearsal, Rehearsals
 from portakern.registry import registry
 from portakern.spec.annotations import Tensor
-from portakern.spec.operator import operator
+from portakern.spec.operator import Operator, operator
 from portakern.study import steps
 from portakern.study.work import Problem, works
 
@@ -34,15 +34,24 @@ def begun(x: Tensor["M", "N"]):  # noqa: F821
     return x + 1.0
 
 
-def rehearsal_for(target: Target, runner: str) -> Rehearsal | None:
-    """``None`` for a language that cannot emit it; its kernels wait for what the first one sets up."""
+def rehearsals_for(target: Target, runner: str) -> Rehearsals:
+    """None at all for a language that cannot emit it: its kernels wait for what the first one sets up.  A device with memory of
+    its own is opened by each child for itself, whatever may be done before."""
     language = registry().language(target.language)
+    shared = runner != "runtime" or target.device.kind == "cpu"
+    if language.forks and shared:
+        return _rehearsal(rehearsed, target, runner), None
+    before = _rehearsal(rehearsed, target, "") if language.forks else None
+    return before, _rehearsal(begun, target, runner) if runner or before is None else None
+
+
+def _rehearsal(operator: Operator, target: Target, runner: str) -> Rehearsal | None:
     try:
-        (work,) = works(Problem(rehearsed if language.forks else begun, SIZES, {}), [target], ["f32"], "default")
+        (work,) = works(Problem(operator, SIZES, {}), [target], ["f32"], "default")
         source = steps.emission(work).source
     except PortakernError:
         return None
     named = zip(work.program.outputs, work.program.results, strict=True)
     arrays = [(a.name, tensor_type(a)) for a in work.program.args] + [(n, tensor_type(r)) for n, r in named]
     buffers = tuple((n, tuple(int(s) for s in t.shape), numpy_dtype(t.dtype).name) for n, t in arrays)  # type: ignore[arg-type]
-    return Rehearsal(source, runner, buffers, language.forks)
+    return Rehearsal(source, runner, buffers)

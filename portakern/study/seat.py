@@ -17,11 +17,11 @@ from portakern.check.pool import Pool
 from portakern.errors import PortakernError
 from portakern.referee.nursery import Nursery
 from portakern.referee.process import Allowance, KernelProcess
-from portakern.referee.zygote import Rehearsal
+from portakern.referee.zygote import Rehearsals
 from portakern.registry import registry
 from portakern.study import peers_apart, steps, stranger, timing
 from portakern.study.peers_apart import PeerProcess
-from portakern.study.rehearsed import rehearsal_for
+from portakern.study.rehearsed import rehearsals_for
 from portakern.study.row import Row
 from portakern.study.steps import Build
 from portakern.study.work import Work
@@ -104,7 +104,7 @@ class Seat:
             target = registry().target(work.target)
             language = registry().language(target.language)
             variables = {**dict(environment), **registry().environment_for(language.name)}
-            self.nurseries[key] = Nursery(language.name, variables, language.preload, _rehearsal(target, environment),
+            self.nurseries[key] = Nursery(language.name, variables, language.preload, _rehearsals(target, environment),
                                           work.foreign.jail, work.foreign.memory_bytes)  # fmt: skip
         return self.nurseries[key]
 
@@ -129,12 +129,12 @@ class Seat:
         self.nurseries.clear()
 
 
-def _rehearsal(target: Target, environment: Environment) -> Rehearsal | None:
+def _rehearsals(target: Target, environment: Environment) -> Rehearsals:
     """In the environment in which kernels run they are compiled and run, in one for compiling they are compiled."""
     language = registry().language(target.language)
     runner, _ = steps.runner_for(language, target)
     runs = bool(runner) and tuple(sorted(steps.run_environment(target, runner).items())) == environment
-    return rehearsal_for(target, runner if runs else "")
+    return rehearsals_for(target, runner if runs else "")
 
 
 _seat: Seat | None = None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from portakern.fleet import resources
 from portakern.fleet.dispatcher import nobody
-from portakern.fleet.resources import A_LITTLE, COMPILER, HOST, SILICON, needs, node, targets_in
+from portakern.fleet.resources import A_LITTLE, COMPILER, HOST, SILICON, Ability, needs, node, targets_in
 from portakern.jobs.job import Job
 from portakern.jobs.spec import TaskSpec
+from portakern.registry import registry
 from portakern.study.candidate import Candidate
 
 pytestmark = pytest.mark.quick
@@ -21,10 +24,9 @@ def job(target: str, level: str = "full") -> Job:
 @pytest.fixture
 def machine(monkeypatch):
     """One with two H200 and a simulator of an AMD GPU."""
-    able = {"cuda:h200": "device", "triton:h200": "device", "hip:gfx942": "simulator", "numba:cpu": "host",
-            "pallas:v6e": "compiler"}  # fmt: skip
+    able = {"cuda:h200": Ability("device", 2), "triton:h200": Ability("device", 2), "hip:gfx942": Ability("simulator"),
+            "numba:cpu": Ability("host"), "pallas:v6e": Ability("compiler")}  # fmt: skip
     monkeypatch.setattr(resources, "abilities", lambda pattern="all": able)
-    monkeypatch.setattr(resources, "_devices", lambda: 2)
 
 
 def test_silicon_counts_devices_and_simulators_count_cores(machine):
@@ -77,6 +79,18 @@ def test_what_nobody_has_is_said(machine):
 def test_rays_own_resources_are_no_targets():
     rays = {"CPU": 2.0, "memory": 1e9, "node:10.0.0.1": 1.0, "node:__internal_head__": 1.0}
     assert targets_in({**rays, "cpp:cpu": 1.0, SILICON + "cpp:cpu": 1.0}) == {"cpp:cpu": 1.0}
+
+
+def test_devices_are_counted_by_the_driver_of_the_target(monkeypatch):
+    """OpenCL and Level Zero may know the same GPUs once more, and a processor beside them."""
+    def device(name: str) -> SimpleNamespace:
+        return SimpleNamespace(driver="cuda", facts=SimpleNamespace(name=name))
+
+    chips = ["NVIDIA H200", "NVIDIA H200", "NVIDIA T4"]
+    monkeypatch.setattr(resources, "device_of", lambda runtime, target: device(chips[0]))
+    monkeypatch.setattr(resources, "probe_driver", lambda name: SimpleNamespace(device_count={"cuda": 3, "opencl": 4}[name]))
+    monkeypatch.setattr(resources, "open_device", lambda driver, n: device(chips[n]))
+    assert resources._devices(registry().target("cuda:h200")) == 2
 
 
 def test_what_this_machine_can_is_what_is_judged_here():

@@ -15,12 +15,12 @@ import pytest
 
 import portakern as pk
 from portakern.errors import CompileError, UsageError
-from portakern.referee import zygote
-from portakern.referee.nursery import Zygote
+from portakern.referee import nursery, zygote
+from portakern.referee.nursery import Nursery, Zygote
 from portakern.referee.zygote import Rehearsal
 from portakern.registry import registry
 from portakern.study.judging import Judge
-from portakern.study.rehearsed import rehearsal_for
+from portakern.study.rehearsed import rehearsals_for
 from tests.judge.attacks import cpp, numba
 from tests.judge.judges import Judges, judge_for, task_of, undisturbed
 from tests.judge.timed_attacks import TIMED
@@ -227,7 +227,7 @@ def test_a_process_that_a_child_would_share_something_with_is_not_forked(preload
     import pickle
 
     variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **registry().environment_for("cpp")}
-    process = Zygote(variables, pickle.dumps(("cpp", preload, None)))
+    process = Zygote(variables, pickle.dumps(("cpp", preload, (None, None))))
     try:
         assert (why in " ".join(process.unclean)) if why else not process.unclean, process.unclean
     finally:
@@ -240,8 +240,8 @@ def test_a_rehearsal_runs_where_kernels_cannot_be_compiled(monkeypatch: pytest.M
         raise CompileError("not in this environment")
 
     monkeypatch.setattr(Rehearsal, "_compiled", refuses)
-    performed = rehearsal_for(registry().target("numba:cpu"), "runtime")
-    assert performed is not None
+    performed, later = rehearsals_for(registry().target("numba:cpu"), "runtime")
+    assert performed is not None and later is None
     ran: list[str] = []
     monkeypatch.setattr(zygote, "loaded", lambda source, binary, runner: SimpleNamespace(run=lambda *_: ran.append(runner)))
     performed.perform()
@@ -282,3 +282,14 @@ def test_one_judge_takes_several_operators_on_its_target(judges: Judges):
     assert not wrong.correct and wrong.error is not None
     with pytest.raises(UsageError, match="numba:cpu"):
         judge.judge(HONEST["cpp:cpu"], work=task_of("numba:cpu").work)
+
+
+@pytest.mark.parametrize(("soon_s", "most", "ready"), [(0.0, 3, 3), (0.0, 1, 1), (60.0, 3, 1)])
+def test_processes_that_kernels_wait_for_are_made_side_by_side(soon_s: float, most: int, ready: int, monkeypatch):
+    """As far as there are processors for it."""
+    monkeypatch.setattr(nursery, "_SOON_S", soon_s)
+    with Nursery("cpp", registry().environment_for("cpp"), (), (None, None), most=most) as some:
+        for _ in range(4):
+            some.take("testing").close()
+            some.prepare()
+        assert len(some._ready) == ready

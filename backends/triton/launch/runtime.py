@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,6 +48,12 @@ class TritonRuntime:
             raise RuntimeFault(f"{source.target} cannot run here: {found.detail}")
         prepare_compiler()
         return TritonExecutable(source, "cuda", _driver())
+
+    def before_fork(self) -> None:
+        """Triton's module of the driver's calls, which a C compiler makes where no cache has it."""
+        vendor, utils = ("amd", "HIPUtils") if Path("/dev/kfd").exists() else ("nvidia", "CudaUtils")
+        with suppress(Exception):
+            getattr(import_module(f"triton.backends.{vendor}.driver"), utils)()
 
     def device(self, target: Target) -> native.Device:
         import torch
