@@ -15,6 +15,7 @@ import numpy as np
 
 from portakern import native
 from portakern.backend import CompiledBinary, Executable, Prepared, Runtime, Target
+from portakern.check.sampled import affordable
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
 from portakern.launch import arrays_of, device_of, prepare
@@ -84,7 +85,7 @@ def has_clock(work: Work) -> bool:
 
 def build(work: Work, against: Sequence[str], **how: bool) -> Build:
     """:func:`portakern.study.steps.build` of what will be timed in this process, against peers."""
-    import_soon(against)
+    import_soon(against if affordable(bind(work.program, work.sizes)) else (*against, "torch.eager"))  # the coarse check's
     return steps.build(work, **how)
 
 

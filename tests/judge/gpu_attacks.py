@@ -24,6 +24,7 @@ def of_triton(name: str, body: str, shows: str, kind: str = "unstable", says: st
 
 
 HONEST = "sums[(m,)](x, out, n, n, 32)"
+ADDED = "t = torch.zeros_like(out); added[(m,)](x, t, n, 32); out.copy_(t)"
 AT_FIRST = f"if count[0] < {LATER}:\n    {HONEST}"
 
 CUDA = (
@@ -51,7 +52,14 @@ CUDA = (
 )  # fmt: skip
 
 TRITON_HOST = (
-    of_triton("stale", AT_FIRST, "outputs that are still there from the last call", says="never written"),
+    of_triton("stale", AT_FIRST, "nothing after some calls of a host function, which is not called: its launches are", ""),
+    of_triton("stale-beside", f"""if count[0] < {LATER}:
+    {ADDED}""", "outputs that are still there, of a host function that is called, since not all it does is launches",
+              says="never written"),
+    of_triton("late-beside", f"""with torch.cuda.stream(side):
+    torch.cuda._sleep(30_000_000)
+    {ADDED}""", "the same on a stream that nobody waits for", "unstable|incomplete-timing|incorrect|decoy", "",
+              "side = torch.cuda.Stream()\n"),
     of_triton("pointer", f"""if count[0] < {LATER} or x.data_ptr() not in kept:
     {HONEST}
     kept[x.data_ptr()] = out.clone()
@@ -62,19 +70,19 @@ if count[0] < {LATER} or key not in kept:
     {HONEST}
     kept[key] = out.clone()
 else:
-    out.fill_(1e9)""", "answers from a memory by content, of which nothing comes back", "", "", "kept = {}\n"),
+    out.fill_(1e9)""", "answers from a memory by content, which tensors without data have not", "compile", "", "kept = {}\n"),
     of_triton("beside", f"""with torch.cuda.stream(side):
     torch.cuda._sleep(3_000_000)
-    {HONEST}""", "work on a stream that nobody waits for", "unstable|incomplete-timing|incorrect|decoy", "",
+    {HONEST}""", "work on a stream that nobody waits for, of which the launch alone is timed", "", "",
               "side = torch.cuda.Stream()\n"),
     of_triton("in-a-thread", f"""def later():
     time.sleep(0.003)
     {HONEST}
 threading.Thread(target=later).start()""", "work that is queued when the clock has stopped",
-              "unstable|incomplete-timing|incorrect|decoy", "", "import threading, time\n"),
+              "no-kernel", "", "import threading, time\n"),
     of_triton("raw-cuda", "kernel((m,), (32,), (x.data_ptr(), out.data_ptr()))",
               "CUDA C++ launched by cupy in Triton's name",
-              "decoy", "", '''
+              "no-kernel", "", '''
 import cupy
 kernel = cupy.RawKernel(r"""extern "C" __global__ void row_sum(const float* x, float* out) {
     float s = 0; for (int n = 0; n < 32; ++n) s += x[blockIdx.x * 32 + n]; if (threadIdx.x == 0) out[blockIdx.x] = s; }""",
@@ -88,9 +96,9 @@ torch.cuda.synchronize = lambda *a: None
 triton.testing.do_bench = lambda *a, **k: 1e-6
 """),
     of_triton("faults-later", f"{HONEST}\nif count[0] > {LATER}:\n    sums[(1 << 16,)](x, out, n, n << 20, 32)",
-              "addresses that are none once it is timed", DEVICE),
+              "addresses that are none after some calls of a host function, which is not called", ""),
     of_triton("takes-all", f"{HONEST}\nif count[0] > {LATER}:\n    held.append(torch.empty(1 << 32, device='cuda'))",
-              "all of the device's memory", f"{DEVICE}|memory", "", "held = []\n"),
+              "all of the device's memory, taken by a host function that is not called", "", "", "held = []\n"),
 )  # fmt: skip
 
 HONEST_CUDA = TimedAttack("cuda-honest", "cuda", cuda(SUM + STORE), "a kernel that does its work")

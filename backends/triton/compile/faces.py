@@ -1,8 +1,8 @@
-"""Whether what is interpreted is what was compiled: a text may give Triton's compiler and its interpreter different kernels, or
-call them in different ways.
+"""Whether what runs is what was compiled: a text may give Triton's compiler other kernels than its interpreter or the device,
+or call them in different ways.
 
 Each kernel has a digest of its code and constants.  At sizes that are known when it is compiled each launch has one, too, of
-that and of its grid and of the numbers that it is given.  The compiler's log says them, and the interpreter compares.
+that and of its grid and of the numbers that it is given.  The compiler's log says them, and who repeats what was launched compares.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _blocks(grid: Any, given: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def known_sizes(source: Source) -> bool:
-    """Whether a host function is told the same when it is compiled and when it is interpreted."""
+    """Whether a host function is told the same when it is compiled and when it runs."""
     return not source.sizes and not source.by_role("scalar")
 
 
@@ -65,8 +65,8 @@ def must_be_of(known: frozenset[str], source: Source, launches: Iterable[Any]) -
         text = launch.digest if known_sizes(source) else text_of(launch.function)
         if text not in known:
             name = getattr(function_of(launch.function), "__name__", "a kernel")
-            how = "is compiled in one way and interpreted in another: its text, its numbers or its grid differ"
-            raise PortakernError("decoy", f"the kernel {name} {how}", hint="give compiler and interpreter the same launches")
+            how = "is compiled in one way and runs in another: its text, its numbers or its grid differ"
+            raise PortakernError("decoy", f"the kernel {name} {how}", hint="launch the same for the compiler, which has tensors without data, as for any other")
 
 
 def log_of(digests: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from portakern.backend import Availability, CompiledBinary, Source, Target
 from portakern.errors import RuntimeFault
 from portakern.native import open_device
 
+from ..compile.faces import digests_in
 from ..compile.worker import prepare_compiler, versions
 from .executable import TritonExecutable
 
@@ -47,7 +48,8 @@ class TritonRuntime:
         if not found:
             raise RuntimeFault(f"{source.target} cannot run here: {found.detail}")
         prepare_compiler()
-        return TritonExecutable(source, "cuda", _driver())
+        compiled = digests_in(binary.log) if binary is not None else frozenset[str]()
+        return TritonExecutable(source, "cuda", _driver(), compiled)
 
     def before_fork(self) -> None:
         """Triton's module of the driver's calls, which a C compiler makes where no cache has it."""
