@@ -482,6 +482,14 @@ class HeldByOne(Protocol):
 
 
 @runtime_checkable
+class OpensDevices(Protocol):
+    """A toolchain whose compiler opens the device that it finds here, after which its process must not be forked."""
+
+    @property
+    def opens_devices(self) -> bool: ...
+
+
+@runtime_checkable
 class ReadyToFork(Protocol):
     """A runtime whose device each child of a process opens for itself, and that can do part of the way before."""
 

@@ -47,6 +47,12 @@ def compile_text(
         nvrtc.nvrtcDestroyProgram(program)
 
 
+def loaded() -> None:
+    """Has NVRTC in this process without its assembler, which opens a GPU: as far as PTX, of next to nothing."""
+    with contextlib.suppress(CompileError, ToolMissing):
+        compile_text('extern "C" __global__ void k() {}', "k.cu", (), ("--gpu-architecture=compute_80",))
+
+
 def _text(nvrtc: Any, what: str, program: Any) -> bytes:
     (size,) = _checked(nvrtc, getattr(nvrtc, f"nvrtcGet{what}Size")(program))
     buffer = b" " * size

@@ -12,6 +12,8 @@ from portakern.errors import PortakernError, RuntimeFault, ToolMissing
 from portakern.launch.executable import NativeExecutable
 from portakern.launch.tensor_maps import descriptors
 
+from . import nvrtc
+
 DRIVER = "cuda"
 ARRAYS = "cuda"
 """What torch and cupy call the GPUs."""
@@ -30,6 +32,10 @@ _SILICON = {
 @dataclass(frozen=True)
 class CudaRuntime:
     """Through the driver alone; needs no toolkit."""
+
+    def before_fork(self) -> None:
+        """The compiler, as far as it opens no device."""
+        nvrtc.loaded()
 
     def available(self, target: Target) -> Availability:
         try:

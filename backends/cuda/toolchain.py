@@ -67,6 +67,11 @@ class CudaToolchain:
             raise ToolMissing(f"no CUDA compiler for {target}", hint=HINT)
         return f"{have.detail} {' '.join((*_OPTIONS, _DIVISION, _UNFUSED))} {target.device.isa} {_ABI}"
 
+    @property
+    def opens_devices(self) -> bool:
+        """NVRTC's assembler loads and initialises the driver where there is one."""
+        return Path("/dev/nvidiactl").exists()
+
     def compile(self, source: Source) -> CompiledBinary:
         compile_ = _with_nvrtc if _nvrtc() else _with_nvcc
         cubin, ptx, log, tool = compile_(source)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import portakern.spec.functions as f
-from portakern.backend import Target
+from portakern.backend import OpensDevices, Target
 from portakern.dtypes import numpy_dtype
 from portakern.errors import PortakernError
 from portakern.ir.tensor import tensor_type
@@ -38,10 +38,10 @@ def rehearsals_for(target: Target, runner: str) -> Rehearsals:
     """None at all for a language that cannot emit it: its kernels wait for what the first one sets up.  A device with memory of
     its own is opened by each child for itself, whatever may be done before."""
     language = registry().language(target.language)
-    shared = runner != "runtime" or target.device.kind == "cpu"
-    if language.forks and shared:
+    forks = language.forks and not (isinstance(language.toolchain, OpensDevices) and language.toolchain.opens_devices)
+    if forks and (runner != "runtime" or target.device.kind == "cpu"):
         return _rehearsal(rehearsed, target, runner), None
-    before = _rehearsal(rehearsed, target, "") if language.forks else None
+    before = _rehearsal(rehearsed, target, "") if forks else None
     return before, _rehearsal(begun, target, runner) if runner or before is None else None
 
 

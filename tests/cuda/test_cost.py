@@ -8,7 +8,7 @@ import pytest
 
 from portakern.api import one, typical, works
 from portakern.backend import InspectedKernel
-from portakern.backends.cuda.cost.estimator import Constants, CudaEstimator, bounds, predicted
+from portakern.backends.cuda.cost.estimator import Constants, CudaEstimator, bounds, constants_of, predicted
 from portakern.backends.cuda.cost.features import Features
 from portakern.backends.cuda.cost.rates import tensor_scale
 from portakern.backends.cuda.cost.values import State, TooLong, follow
@@ -143,7 +143,7 @@ def test_a_kernels_work_is_counted_through_divisions_and_loops(isa: str) -> None
     assert f["flops"] == 12 * 128 * rounds * 4 and f["global_bytes"] == 12 * 128 * (rounds * 16 + 4)
     assert f["doubts"] == () and f["threads"] == 128 and f["blocks"] == 12
     assert "(estimate)" in inspection.estimate["report"][0]
-    assert ("fitted on an H100" if isa == "sm_90a" else "fitted on no GPU") in inspection.estimate["confidence"]
+    assert ("fitted on an H200" if isa == "sm_90a" else "fitted on no GPU") in inspection.estimate["confidence"]
 
 
 @needs_tools
@@ -180,3 +180,10 @@ def test_bounds_are_joined_above_the_longest() -> None:
 def test_what_is_not_modelled_says_so() -> None:
     assert not CudaEstimator().available(registry().target("cuda:sm_120"))
     assert tensor_scale("QGMMA.64x128x32.F32.E4M3.E4M3") == 2 and tensor_scale("HMMA.1688.F32.TF32") == 0.5
+
+
+def test_constants_are_of_the_product_else_of_its_instruction_set():
+    on = {t: constants_of(registry().target(f"cuda:{t}").device) for t in ("h200", "h100-sxm", "h100-pcie", "sm_90a", "b200")}
+    assert on["h200"][0] == "an H200" and on["h200"] != on["h100-sxm"]
+    assert on["h100-sxm"] == on["h100-pcie"] == on["sm_90a"] and "H100" in on["sm_90a"][0]
+    assert on["b200"] == ("", Constants())

@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 import portakern as pk
+from portakern.backends.cuda.toolchain import CudaToolchain
 from portakern.errors import CompileError, UsageError
 from portakern.referee import nursery, zygote
 from portakern.referee.nursery import Nursery, Zygote
@@ -246,6 +247,23 @@ def test_a_rehearsal_runs_where_kernels_cannot_be_compiled(monkeypatch: pytest.M
     monkeypatch.setattr(zygote, "loaded", lambda source, binary, runner: SimpleNamespace(run=lambda *_: ran.append(runner)))
     performed.perform()
     assert ran == ["runtime"]
+
+
+@pytest.mark.parametrize(("target", "runner", "opens", "ran_before", "ran_after"), [
+    ("cuda:sm_90a", "simulator", False, "simulator", None),
+    ("cuda:h200", "runtime", True, None, "runtime"),
+    ("cuda:sm_90a", "simulator", True, None, "simulator"),
+    ("triton:h200", "runtime", False, "", "runtime"),
+    ("triton:h200", "simulator", False, "simulator", None),
+    ("numba:cpu", "runtime", False, "runtime", None),
+    ("sycl:cpu", "runtime", False, None, "runtime"),
+])
+def test_a_gpu_is_opened_by_children_alone(target: str, runner: str, opens: bool, ran_before: str | None, ran_after: str | None,
+                                           monkeypatch: pytest.MonkeyPatch):  # fmt: skip
+    """Neither a run nor a compiler that opens it comes before the fork; ``""`` is compiled and not run."""
+    monkeypatch.setattr(CudaToolchain, "opens_devices", opens)
+    before, after = rehearsals_for(registry().target(target), runner)
+    assert (before and before.runner, after and after.runner) == (ran_before, ran_after)
 
 
 def test_who_times_is_alone_and_goes_first():

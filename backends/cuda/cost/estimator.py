@@ -19,7 +19,7 @@ from ..sass.reader import read
 from .features import Features, features
 from .rates import RATES
 
-VERSION = "5"
+VERSION = "6"
 """Raised whenever the same code would be priced otherwise."""
 
 
@@ -42,12 +42,17 @@ class Constants:
     exponent: float = 4.0
 
 
-FITTED: Mapping[str, Constants] = {
-    "sm_90a": Constants(1.83, 0.653, 0.869, 0.447, 1.04, 0.54, 1.06, 1.46, 4.15),
+FITTED: Mapping[str, tuple[str, Constants]] = {
+    "h200": ("an H200", Constants(1.99, 1.17, 0.609, 0.455, 1.02, 0.756, 0.99, 1.4, 2.88)),
+    "sm_90a": ("an H100 SXM", Constants(1.83, 0.653, 0.869, 0.447, 1.04, 0.54, 1.06, 1.46, 4.15)),
 }
-"""By instruction set what ``benchmarks/nvidia_estimate.py`` fitted, on an H100 SXM (docs/from-cuda.md); else :class:`Constants`
-as they are.  More than 1 is a rate that is higher than the figure in ``rates.py`` or than the part of an array that a cache
-keeps would allow."""
+"""By product, else by instruction set, what ``benchmarks/nvidia_estimate.py`` fitted and on what (docs/from-cuda.md).  More
+than 1 is a rate that is higher than the figure in ``rates.py`` or than the part of an array that a cache keeps would allow."""
+
+
+def constants_of(device: Device) -> tuple[str, Constants]:
+    """On what those of a product were fitted, and they; '' and :class:`Constants` as they are where on nothing."""
+    return FITTED.get(device.product) or FITTED.get(device.isa) or ("", Constants())
 
 
 def bounds(f: Features, c: Constants) -> dict[str, float]:
@@ -89,12 +94,12 @@ class CudaEstimator:
 
 def estimate_of(found: list[Features], device: Device) -> Estimate:
     """The launches one after the other."""
-    c = FITTED.get(device.isa, Constants())
+    on, c = constants_of(device)
     each = [predicted(f, c) for f in found]
     limits = [max(bounds(f, c), key=bounds(f, c).__getitem__) for f in found]
     longest = max(range(len(found)), key=each.__getitem__, default=None)
     report = tuple(x for f, us in zip(found, each, strict=True) for x in lines(f, us, c, device))
-    fitted = "constants fitted on an H100" if device.isa in FITTED else "constants from published figures, fitted on no GPU"
+    fitted = f"constants fitted on {on}" if on else "constants from published figures, fitted on no GPU"
     return Estimate(
         sum(each), limits[longest] if longest is not None else "nothing is launched", "nvidia", VERSION,
         f"a first model for ranking, {fitted}", report,

@@ -2,7 +2,8 @@
 or call them in different ways.
 
 Each kernel has a digest of its code and constants.  At sizes that are known when it is compiled each launch has one, too, of
-that and of its grid and of the numbers that it is given.  The compiler's log says them, and who repeats what was launched compares.
+that and of its grid and of the numbers that it is given.  The compiler's log says them, and who repeats what was
+launched compares.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def must_be_of(known: frozenset[str], source: Source, launches: Iterable[Any]) -
         if text not in known:
             name = getattr(function_of(launch.function), "__name__", "a kernel")
             how = "is compiled in one way and runs in another: its text, its numbers or its grid differ"
-            raise PortakernError("decoy", f"the kernel {name} {how}", hint="launch the same for the compiler, which has tensors without data, as for any other")
+            raise PortakernError("decoy", f"the kernel {name} {how}",
+                                 hint="launch the same for the compiler, whose tensors have no data, as elsewhere")
 
 
 def log_of(digests: Iterable[str]) -> str:
