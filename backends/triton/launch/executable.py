@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,6 +23,7 @@ from .alone import Launch, Noted, launchers, noting
 from .races import looked_for
 from .recording import NotReplayable, record
 from .replay import Replay, Replayer
+from .some import Some, alone
 
 _REMEMBERED = 64
 """Calls kept for other addresses of the same arrays."""
@@ -70,6 +72,31 @@ class TritonExecutable:
         if self.device != "cpu":
             for name, storage in storages.items():
                 buffers[name].storage[:] = storage.cpu().numpy()
+
+    # ---- some programs, where all would take hours
+
+    def blocks(self, sizes: Mapping[str, int]) -> int:
+        """Programs of the one launch; 0 on a GPU, where the host function does more, and where programs wait for others."""
+        import torch
+
+        if self.device != "cpu":
+            return 0
+        arguments = [1 if a.role == "scalar" else
+                     torch.empty(shape_of(a, dict(sizes)), dtype=torch_dtype(a.dtype), device="meta")
+                     for a in self.parameters]  # fmt: skip
+        counted = Some()
+        with alone(counted), noting(arguments) as found:
+            self.function(*arguments)
+        one = len(found.steps) == 1 and isinstance(found.steps[0], Launch) and not found.temporaries
+        return math.prod(counted.grid) if one and not counted.waits else 0
+
+    def run_blocks(self, blocks: Sequence[int], buffers: Mapping[str, HostBuffer], sizes: Mapping[str, int],
+                   seconds: float = math.inf) -> int:  # fmt: skip
+        """As :meth:`run`, with these programs alone, of which none begins after so many seconds: how many ran."""
+        some = Some(blocks, seconds)
+        with alone(some):
+            self.run(buffers, sizes)
+        return some.ran
 
     # ---- in part, as strangers' kernels are
 
