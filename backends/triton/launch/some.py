@@ -88,7 +88,7 @@ def _launching(old: Callable[..., Any], executor: Any, *args: Any, **named: Any)
         executor.grid = whole
 
 
-def _grid_of(executor: Any, args: Sequence[Any], named: dict[str, Any]) -> tuple[int, ...]:
+def _grid_of(executor: Any, args: Sequence[Any], named: dict[str, Any]) -> Any:
     if not callable(executor.grid):
         return executor.grid
     taken = inspect.signature(executor.fn).parameters
