@@ -51,6 +51,7 @@ class Normal:
     mean: float = 0.0
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         return _moved(rng.standard_normal(shape, dtype=np.float32), self.scale, self.mean)
@@ -64,6 +65,7 @@ class Uniform:
     high: float = 1.0
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         return _moved(rng.random(shape, dtype=np.float32), self.high - self.low, self.low)
@@ -79,6 +81,7 @@ class Integers:
     ascending: bool = False
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         size: Size = self.high if isinstance(self.high, int) else parse_size(self.high)
@@ -94,6 +97,7 @@ class Labels:
     ignored: int = -100
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         found = Integers(0, self.high).draw(rng, shape, sizes)
@@ -108,6 +112,7 @@ class Held:
     values: np.ndarray
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         return self.values if self.values.shape == shape else rng.choice(np.ravel(self.values), size=shape)
@@ -149,6 +154,7 @@ class Offsets:
     end: Size | str
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         end = evaluate(parse_size(self.end) if isinstance(self.end, str) else self.end, sizes)
@@ -166,6 +172,7 @@ class Indices:
     size: Size
 
     def draw(self, rng: np.random.Generator, shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+        """An array of this shape; ``sizes`` are those of the dims."""
         import numpy as np
 
         size = evaluate(self.size, sizes)

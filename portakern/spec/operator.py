@@ -378,6 +378,7 @@ class Operator:
         return tuple(self._case(name, raw) for name, raw in self._raw_cases.items())
 
     def case(self, name: str) -> Case:
+        """The one of :attr:`cases` with this name.  Raises :class:`UsageError` with those that there are."""
         for c in self.cases:
             if c.name == name:
                 return c

@@ -53,3 +53,10 @@ def test_what_is_shared_is_used() -> None:
     taken = {p for name in pk._FUNCTIONS for p in parameters(called(name))}
     variadic = {"arrays", "values"}
     assert taken | variadic >= SHARED
+
+
+def test_methods_of_public_classes_have_docstrings_too():
+    classes = {name: what for name in FACE if inspect.isclass(what := getattr(pk, name))}
+    without = [f"{n}.{m}" for n, c in classes.items() for m, f in vars(c).items()
+               if not m.startswith("_") and inspect.isfunction(f) and not inspect.getdoc(f)]  # fmt: skip
+    assert without == []
