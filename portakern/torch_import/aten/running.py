@@ -44,9 +44,10 @@ def _extreme(call: Call, x: Traced, dim: int, later: Any) -> tuple[Traced, Trace
         keep = ew.logical_not(later(right[0], left[0]))
         return ew.where(keep, left[0], right[0]), ew.where(keep, left[1], right[1])
 
-    at = views.iota(x.shape, dim, "i64")
+    size = x.shape[dim]
+    at = views.iota(x.shape, dim, "i32" if isinstance(size, int) and size < 2**31 else "i64")  # half as much to carry
     top, where = recurrences.associative_scan(joined, (x, at), dim)
-    return top, where
+    return top, ew.cast(where, "i64")
 
 
 @rule("aten.cummax")

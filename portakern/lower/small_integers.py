@@ -1,0 +1,271 @@
+"""Integers of 64 bits that fit into 32, on devices that have no others: places, counts, and what is computed of them.
+
+An array of i64 whose numbers are those of an i32 is written as the i32 and a conversion.  The rules move conversions towards
+the end, over whatever gives numbers that are known to fit, until somebody takes 32 bits as well: an index, a comparison, a
+float.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from math import prod
+
+from portakern.dtypes import DTYPES
+from portakern.ir.core import Op
+from portakern.ir.functions import COMPARE
+from portakern.ir.rewrite import Rules
+from portakern.ir.size import Size
+from portakern.ir.tensor import (
+    ArgFold,
+    Concat,
+    Convert,
+    Cumulate,
+    DimSize,
+    Expand,
+    Flip,
+    Fold,
+    Gather,
+    Iota,
+    Literal,
+    Map,
+    PadWith,
+    Reshape,
+    Scatter,
+    Slice,
+    Transpose,
+    tensor_type,
+)
+
+Range = tuple[int, int]
+FITS: Range = (-(2**31), 2**31 - 1)
+
+rules = Rules()
+
+
+def fits(r: Range | None) -> bool:
+    return r is not None and FITS[0] <= r[0] and r[1] <= FITS[1]
+
+
+def _wide(op: Op) -> bool:
+    return tensor_type(op).dtype == "i64"
+
+
+def small(op: Op) -> Op | None:
+    """The i32 with the numbers of ``op``, an i64; ``None`` where that is not known."""
+    if isinstance(op, Literal):
+        return Literal(int(op.value), "i32") if fits(_one(op.value)) else None
+    if isinstance(op, DimSize):
+        return DimSize(op.size, "i32") if isinstance(op.size, int) and fits((op.size, op.size)) else None
+    if isinstance(op, Convert) and _wide(op) and tensor_type(op.x).dtype == "i32":
+        return op.x
+    return None
+
+
+def _all_small(ops: tuple[Op, ...]) -> tuple[Op, ...] | None:
+    found = tuple(small(x) for x in ops)
+    return None if any(x is None for x in found) else found  # type: ignore[return-value]
+
+
+# ---- what fits --------------------------------------------------------------------------------------------------------
+
+
+@rules.on(Iota)
+def places(op: Iota) -> Op | None:
+    return Convert(replace(op, dtype="i32"), "i64") if op.dtype == "i64" and _static(op.shape[op.axis]) else None
+
+
+@rules.on(ArgFold)
+def places_of_extremes(op: ArgFold) -> Op | None:
+    extent = tensor_type(op.x).shape[op.axis]
+    return Convert(replace(op, dtype="i32"), "i64") if op.dtype == "i64" and _static(extent) else None
+
+
+@rules.on(Expand, Reshape, Transpose, Slice, Flip)
+def moved(op: Expand | Reshape | Transpose | Slice | Flip) -> Op | None:
+    x = small(op.x) if _wide(op) else None
+    return Convert(replace(op, x=x), "i64") if x is not None else None
+
+
+@rules.on(PadWith)
+def padded(op: PadWith) -> Op | None:
+    x = small(op.x) if _wide(op) and fits(_one(op.value)) else None
+    return Convert(replace(op, x=x), "i64") if x is not None else None
+
+
+@rules.on(Concat)
+def joined(op: Concat) -> Op | None:
+    parts = _all_small(op.parts) if _wide(op) else None
+    return Convert(replace(op, parts=parts), "i64") if parts is not None else None
+
+
+@rules.on(Map)
+def computed(op: Map) -> Op | None:
+    """A comparison of what fits, or a function whose result does, too."""
+    if op.fn in COMPARE:
+        args = _all_small(op.args) if _wide(op.args[0]) else None
+        return replace(op, args=args) if args is not None else None
+    if not _wide(op) or op.fn not in _OF:
+        return None
+    values = op.args[1:] if op.fn == "select" else op.args
+    args = _all_small(values)
+    if args is None or not fits(range_of(op)):
+        return None
+    return Convert(replace(op, args=(*op.args[: len(op.args) - len(values)], *args)), "i64")
+
+
+@rules.on(Fold)
+def summed(op: Fold) -> Op | None:
+    x = small(op.x) if _wide(op) and fits(range_of(op)) else None
+    return Convert(replace(op, x=x), "i64") if x is not None else None
+
+
+@rules.on(Cumulate)
+def running(op: Cumulate) -> Op | None:
+    x = small(op.x) if _wide(op) and fits(range_of(op)) else None
+    return Convert(replace(op, x=x), "i64") if x is not None else None
+
+
+# ---- who takes 32 bits ------------------------------------------------------------------------------------------------
+
+
+@rules.on(Convert)
+def converted_again(op: Convert) -> Op | None:
+    if op.dtype == "i64":
+        have = tensor_type(op.x).dtype
+        counts = have in ("bool", "i8", "i16", "u8", "u16")
+        return Convert(Convert(op.x, "i32"), "i64") if counts else None
+    x = small(op.x) if _wide(op.x) and not isinstance(op.x, Literal) else None
+    return None if x is None else x if op.dtype == "i32" else Convert(x, op.dtype, loc=op.loc)
+
+
+@rules.on(Gather)
+def picked(op: Gather) -> Op | None:
+    at = small(op.indices) if _wide(op.indices) else None
+    if at is not None:
+        return replace(op, indices=at)
+    x = small(op.x) if _wide(op) and fits(_one(op.fill)) else None
+    return Convert(replace(op, x=x), "i64") if x is not None else None
+
+
+@rules.on(Scatter)
+def put(op: Scatter) -> Op | None:
+    at = small(op.indices) if _wide(op.indices) else None
+    return replace(op, indices=at) if at is not None else None
+
+
+# ---- ranges -----------------------------------------------------------------------------------------------------------
+
+
+def range_of(op: Op) -> Range | None:
+    """Between which numbers the elements of an array of integers are; ``None`` where 64 bits may be needed."""
+    return _Ranges().of(op)
+
+
+class _Ranges:
+    """Of one question, whose operations may be asked for many times."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Range | None] = {}
+
+    def of(self, op: Op) -> Range | None:
+        if id(op) not in self.known:
+            self.known[id(op)] = None  # of what asks for itself
+            self.known[id(op)] = self._of(op)
+        return self.known[id(op)]
+
+    def _of(self, op: Op) -> Range | None:
+        dtype = DTYPES[tensor_type(op).dtype]
+        whole = None if not (dtype.is_int or dtype.name == "bool") or dtype.bits > 32 else _of_dtype(dtype.name)
+        found = self._found(op)
+        return found if found is not None and (whole is None or fits(found)) else whole
+
+    def _found(self, op: Op) -> Range | None:
+        match op:
+            case Literal():
+                return int(op.value), int(op.value)
+            case DimSize():
+                return (op.size, op.size) if isinstance(op.size, int) else None
+            case Iota():
+                return (0, max(0, _extent(op.shape[op.axis]) - 1)) if _static(op.shape[op.axis]) else None
+            case ArgFold():
+                extent = tensor_type(op.x).shape[op.axis]
+                return (0, max(0, _extent(extent) - 1)) if _static(extent) else None
+            case Convert() | Expand() | Reshape() | Transpose() | Slice() | Flip():
+                integers = DTYPES[tensor_type(op.x).dtype].is_int or tensor_type(op.x).dtype == "bool"
+                return self.of(op.x) if integers else None
+            case PadWith():
+                return _either(self.of(op.x), _one(op.value))
+            case Gather():
+                return _either(self.of(op.x), _one(op.fill))
+            case Concat():
+                return reduce(_either, map(self.of, op.parts))
+            case Fold() | Cumulate():
+                return self._summed(op)
+            case Map() if op.fn in _OF:
+                args = [self.of(x) for x in (op.args[1:] if op.fn == "select" else op.args)]
+                return None if any(r is None for r in args) else _OF[op.fn](*args)
+            case _:
+                return None
+
+    def _summed(self, op: Fold | Cumulate) -> Range | None:
+        x, shape = self.of(op.x), tensor_type(op.x).shape
+        if op.fn in ("max", "min"):
+            return x
+        axes = op.axes if isinstance(op, Fold) else (op.axis,)
+        if x is None or op.fn != "sum" or not all(_static(shape[a]) for a in axes):
+            return None
+        count = prod(_extent(shape[a]) for a in axes)
+        return min(0, x[0] * count), max(0, x[1] * count)
+
+
+def _of_dtype(name: str) -> Range:
+    if name == "bool":
+        return 0, 1
+    bits = DTYPES[name].bits
+    return (0, 2**bits - 1) if name.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _one(value: float) -> Range:
+    return int(value), int(value)
+
+
+def _static(size: Size) -> bool:
+    return isinstance(size, int) and size < FITS[1]
+
+
+def _extent(size: Size) -> int:
+    assert isinstance(size, int)
+    return size
+
+
+def _either(a: Range | None, b: Range | None) -> Range | None:
+    return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+
+
+def _products(a: Range, b: Range) -> Range:
+    found = [x * y for x in a for y in b]
+    return min(found), max(found)
+
+
+def _quotients(a: Range, b: Range) -> Range | None:
+    return (min(a[0] // b[0], a[0] // b[1]), max(a[1] // b[0], a[1] // b[1])) if b[0] > 0 else None
+
+
+def _remainders(a: Range, b: Range) -> Range | None:
+    return (0, b[1] - 1) if b[0] > 0 else None
+
+
+_OF = {
+    "neg": lambda a: (-a[1], -a[0]),
+    "abs": lambda a: (max(0, a[0], -a[1]), max(-a[0], a[1])),
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "sub": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "mul": _products,
+    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "select": _either,
+    "floordiv": _quotients,
+    "rem": _remainders,
+}
+"""Ranges of functions whose value of 32 bits is that of 64 where it fits."""
