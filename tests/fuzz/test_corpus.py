@@ -12,8 +12,8 @@ of its cases what does not matter.  A case goes through every adversarial stage 
 refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T`` tries one file.
 
 In the default run a file is tried on the languages that its docstring names, on all of their devices (:data:`EVERY` says of how
-many files one), on OpenCL, and, in turns, on the others (:data:`TURNS`), there on one device in turns; the slow tests try all on
-all.
+many files one), on OpenCL, and, in turns (:data:`TURNS`), on the others, there on one device in turns; the slow tests try all
+on all.
 """
 
 from __future__ import annotations
