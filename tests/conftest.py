@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Tests start hundreds of processes, which must not compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 # Kernels in tests have the backends' default schedules, whatever was tuned on this machine or is shipped.
 os.environ["PORTAKERN_TUNED"] = "off"
