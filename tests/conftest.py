@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from portakern.study.slots import Slots
 
 # Tests start hundreds of processes, which must not compile every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -57,3 +62,54 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{path.name} has changed: run the test with --update-golden and read the difference"
 
     return check
+
+
+KEPT_IN = {"check", "cpu", "cuda", "emit", "examples", "lower", "operators", "rocm", "spec", "sycl", "tpu", "triton"}
+"""Folders whose tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
+
+
+class KeptWorkers:
+    """Takes the place of :class:`Slots` for studies: one slot, whose workers stay for the next study."""
+
+    def __init__(self) -> None:
+        self._slots: Slots | None = None
+
+    @contextmanager
+    def __call__(self, count: int = 2, memory_bytes: int | None = None) -> Iterator[Slots]:
+        from portakern.study.slots import Slots
+
+        if memory_bytes is not None:
+            with Slots(count, memory_bytes) as own:
+                yield own
+            return
+        self._slots = self._slots or Slots(1)
+        try:
+            yield self._slots
+        except BaseException:  # what was under way would be the next study's
+            self._slots.close()
+            self._slots = None
+            raise
+
+    def close(self) -> None:
+        if self._slots is not None:
+            with self._slots:
+                self._slots = None
+
+
+@pytest.fixture(scope="module")
+def kept_workers() -> Iterator[KeptWorkers]:
+    kept = KeptWorkers()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(autouse=True)
+def workers_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Studies of tests of one file share workers, as rows of one study do; not where a test changes the environment."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    if folder not in KEPT_IN or "monkeypatch" in request.fixturenames:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("portakern.study.study.Slots", request.getfixturevalue("kept_workers"))
+        yield
