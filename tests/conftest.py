@@ -64,8 +64,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
-KEPT_IN = {"check", "cpu", "cuda", "emit", "examples", "lower", "operators", "rocm", "spec", "sycl", "tpu", "triton"}
-"""Folders whose tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
+KEPT_IN = ("check/", "cpu/", "cuda/", "emit/", "examples/", "gradients/", "lower/", "operators/", "rocm/", "spec/", "sycl/",
+           "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py", "study/test_row_schema.py")
+"""Where tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
 
 
 class KeptWorkers:
@@ -106,8 +107,8 @@ def kept_workers() -> Iterator[KeptWorkers]:
 @pytest.fixture(autouse=True)
 def workers_stay(request: pytest.FixtureRequest) -> Iterator[None]:
     """Studies of tests of one file share workers, as rows of one study do; not where a test changes the environment."""
-    folder = request.path.relative_to(Path(__file__).parent).parts[0]
-    if folder not in KEPT_IN or "monkeypatch" in request.fixturenames:
+    place = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not place.startswith(KEPT_IN) or "monkeypatch" in request.fixturenames:
         yield
         return
     with pytest.MonkeyPatch.context() as patch:

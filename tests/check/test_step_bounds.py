@@ -75,7 +75,7 @@ def test_units_that_an_explicit_rounding_makes_of_an_error_are_anywhere() -> Non
     want = propagate(rounded.program(dict(T=60, B=128, H=64), {}, "bf16"), {"x": x, "u": u})["out"]
 
     def summed(products: np.ndarray, pieces: int) -> np.ndarray:
-        """Over axis 1, one by one in each piece and over pieces: the order is that on any machine, as that of a ``@`` is not."""
+        """Over axis 1, one by one in each piece and over pieces: that is the order on any machine, as ``@``'s is not."""
         parts = [np.add.accumulate(products[:, i::pieces], 1)[:, -1] for i in range(pieces)]
         return np.add.accumulate(parts)[-1]
 
