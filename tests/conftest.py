@@ -65,36 +65,32 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 KEPT_IN = ("check/", "cpu/", "cuda/", "emit/", "examples/", "gradients/", "lower/", "operators/", "rocm/", "spec/", "sycl/",
-           "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py", "study/test_row_schema.py")
+           "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py", "study/test_row_schema.py",
+           "study/test_api.py", "study/test_traps.py")
 """Where tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
 
 
 class KeptWorkers:
-    """Takes the place of :class:`Slots` for studies: one slot, whose workers stay for the next study."""
+    """Takes the place of :class:`Slots` for studies: one slot per limit of memory, whose workers stay for the next study."""
 
     def __init__(self) -> None:
-        self._slots: Slots | None = None
+        self._slots: dict[int | None, Slots] = {}
 
     @contextmanager
     def __call__(self, count: int = 2, memory_bytes: int | None = None) -> Iterator[Slots]:
         from portakern.study.slots import Slots
 
-        if memory_bytes is not None:
-            with Slots(count, memory_bytes) as own:
-                yield own
-            return
-        self._slots = self._slots or Slots(1)
+        slots = self._slots.setdefault(memory_bytes, Slots(1, memory_bytes))
         try:
-            yield self._slots
+            yield slots
         except BaseException:  # what was under way would be the next study's
-            self._slots.close()
-            self._slots = None
+            self._slots.pop(memory_bytes).close()
             raise
 
     def close(self) -> None:
-        if self._slots is not None:
-            with self._slots:
-                self._slots = None
+        while self._slots:
+            with self._slots.popitem()[1]:
+                pass
 
 
 @pytest.fixture(scope="module")
