@@ -64,9 +64,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
-KEPT_IN = ("check/", "cpu/", "cuda/", "emit/", "examples/", "gradients/", "lower/", "operators/", "rocm/", "spec/", "sycl/",
-           "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py", "study/test_row_schema.py",
-           "study/test_api.py", "study/test_traps.py")
+KEPT_IN = ("check/", "cpu/", "cuda/", "emit/", "examples/", "gradients/", "lower/", "model_study/", "operators/", "rocm/",
+           "spec/", "sycl/", "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py",
+           "study/test_api.py", "study/test_row_schema.py", "study/test_traps.py")  # fmt: skip
 """Where tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
 
 
@@ -107,6 +107,7 @@ def workers_stay(request: pytest.FixtureRequest) -> Iterator[None]:
     if not place.startswith(KEPT_IN) or "monkeypatch" in request.fixturenames:
         yield
         return
+    user = "portakern.model_study.making" if place.startswith("model_study/") else "portakern.study.study"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("portakern.study.study.Slots", request.getfixturevalue("kept_workers"))
+        patch.setattr(f"{user}.Slots", request.getfixturevalue("kept_workers"))
         yield
