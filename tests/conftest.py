@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from portakern.study.slots import Slots
+
+# Tests start hundreds of processes, which must not compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 # Kernels in tests have the backends' default schedules, whatever was tuned on this machine or is shipped.
 os.environ["PORTAKERN_TUNED"] = "off"
@@ -51,3 +62,52 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{path.name} has changed: run the test with --update-golden and read the difference"
 
     return check
+
+
+KEPT_IN = ("check/", "cpu/", "cuda/", "emit/", "examples/", "gradients/", "lower/", "model_study/", "operators/", "rocm/",
+           "spec/", "sycl/", "tpu/", "triton/", "cli/test_commands.py", "cli/test_gate.py", "cli/test_resume.py",
+           "study/test_api.py", "study/test_row_schema.py", "study/test_traps.py")  # fmt: skip
+"""Where tests build and check kernels one by one: starting a worker for each takes longer than most kernels do."""
+
+
+class KeptWorkers:
+    """Takes the place of :class:`Slots` for studies: one slot per limit of memory, whose workers stay for the next study."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int | None, Slots] = {}
+
+    @contextmanager
+    def __call__(self, count: int = 2, memory_bytes: int | None = None) -> Iterator[Slots]:
+        from portakern.study.slots import Slots
+
+        slots = self._slots.setdefault(memory_bytes, Slots(1, memory_bytes))
+        try:
+            yield slots
+        except BaseException:  # what was under way would be the next study's
+            self._slots.pop(memory_bytes).close()
+            raise
+
+    def close(self) -> None:
+        while self._slots:
+            with self._slots.popitem()[1]:
+                pass
+
+
+@pytest.fixture(scope="module")
+def kept_workers() -> Iterator[KeptWorkers]:
+    kept = KeptWorkers()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture(autouse=True)
+def workers_stay(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Studies of tests of one file share workers, as rows of one study do; not where a test changes the environment."""
+    place = request.path.relative_to(Path(__file__).parent).as_posix()
+    if not place.startswith(KEPT_IN) or "monkeypatch" in request.fixturenames:
+        yield
+        return
+    user = "portakern.model_study.making" if place.startswith("model_study/") else "portakern.study.study"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{user}.Slots", request.getfixturevalue("kept_workers"))
+        yield

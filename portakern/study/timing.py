@@ -304,7 +304,7 @@ class Session:
         }  # fmt: skip
 
     def _copy(self) -> Copy | None:
-        return measured_copy(self.device)
+        return measured_copy(self.device, budget_s=self.options.budget_s)
 
     def _inputs_text(self) -> str:
         n = len(self.sets)

@@ -39,17 +39,18 @@ class Copy:
 _copies: dict[tuple[str, int, str], Copy | None] = {}
 
 
-def measured_copy(device: native.Device, again: bool = False) -> Copy | None:
+def measured_copy(device: native.Device, again: bool = False, budget_s: float = COPY_BUDGET_S) -> Copy | None:
     """The copy bandwidth of a device, measured once per process; ``None`` where it has no room or no copy.  With ``again`` it
-    is measured once more, and the greater one counts from then on."""
+    is measured once more, and the greater one counts from then on.  ``budget_s`` is that of what is held against it: who has
+    little time for a row has no more for the copy."""
     key = device.driver, device.ordinal, device.facts.name
     if key not in _copies or again:
-        found = [c for c in (_copies.get(key), _measure_copy(device)) if c is not None]
+        found = [c for c in (_copies.get(key), _measure_copy(device, min(budget_s, COPY_BUDGET_S))) if c is not None]
         _copies[key] = max(found, key=lambda c: c.bytes_per_s, default=None)
     return _copies[key]
 
 
-def _measure_copy(device: native.Device) -> Copy | None:
+def _measure_copy(device: native.Device, budget_s: float) -> Copy | None:
     least, most = COPY_BYTES
     size = max(least, min(most, 8 * (device.facts.cache_bytes or least)))
     size = min(size, (device.facts.memory_bytes or 8 * size) // 8) // 4096 * 4096
@@ -60,7 +61,7 @@ def _measure_copy(device: native.Device) -> Copy | None:
         device.fill(places[1], 2, size)
         to, source = places
         one = Contender("copy", lambda i: device.copy(to, source, size))
-        found = measure(device, [one], Options(budget_s=COPY_BUDGET_S, min_samples=10, max_samples=200, width=0.005))
+        found = measure(device, [one], Options(budget_s=budget_s, min_samples=10, max_samples=200, width=0.005))
         device.synchronize()
     except PortakernError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,20 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tup
     return call
 
 
-@pytest.fixture
-def before(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> Path:
-    """A run of one case."""
-    file = tmp_path / "before.json"
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of one case and the store that has kept it."""
+    folder = tmp_path_factory.mktemp("once")
     words = ["bench", "row_sum", "-t", "numba:cpu", "--dtype", "f32", "--shape", "M=16,N=64", "--budget", "0.1s"]
-    assert run(*words, "--json", str(file))[0] == 0
-    return file
+    assert main([*words, "--json", str(folder / "before.json"), "--store", str(folder / "mine.sqlite")]) == 0
+    return folder
+
+
+@pytest.fixture
+def before(tmp_path: Path, once: Path) -> Path:
+    """A run of one case, which the test's store has."""
+    shutil.copytree(once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "before.json"
 
 
 def changed(file: Path, change: Callable[[dict[str, Any]], None]) -> Path:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from portakern.registry import registry
-from portakern.testing.conformance import Check, conformance
+from portakern.testing.conformance import BY_SHARES, Check, conformance
 
-CHECKS = [check for backend in registry().backends for check in conformance(backend)]
+CHECKS = [check for backend in registry().backends for check in conformance(backend, share=3)]
+WHOLE = [check for backend in registry().backends for check in conformance(backend) if check.name in {*BY_SHARES, "machine"}]
 QUICK = {"emits the same again": ("cpp",), "runs correctly": ("cpp", "opencl", "hip", "triton")}
-"""What emits or runs the whole library in processes of its own is tried by default on some languages."""
+"""What emits or runs the library in processes of its own is tried by default on some languages."""
 
 
 def test_every_backend_is_found():
@@ -28,4 +29,10 @@ def test_what_is_slow_is_told_by_its_name():
 
 @pytest.mark.parametrize("check", [pytest.param(c, id=str(c), marks=slow(c)) for c in CHECKS])
 def test_conformance(check: Check):
+    check.run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", WHOLE, ids=str)
+def test_conformance_on_every_sample(check: Check):
     check.run()

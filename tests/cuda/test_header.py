@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 BACKEND = Path(__file__).parents[2] / "backends" / "cuda"
-COMPILE = ["g++", "-std=c++17", "-O1", "-w", f"-I{BACKEND / 'host'}", f"-I{BACKEND / 'include'}"]
+COMPILE = ["g++", "-std=c++17", "-O0", "-w", f"-I{BACKEND / 'host'}", f"-I{BACKEND / 'include'}"]
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the library for the CPU")

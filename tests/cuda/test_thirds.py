@@ -46,20 +46,16 @@ def _row(op: Any, target: str, schedule: str, **dims: Any) -> Any:
     return row
 
 
+DIMS = {biased: {"M": 70, "K": 37, "N": 90}, turned: {"M": 65, "K": 20, "N": 33}, of_itself: {"M": 66, "K": 40},
+        convolved: {"N": 2, "H": 9, "W": 7, "C": 16, "O": 40}}  # fmt: skip
+HOW = {"unit": ("cuda:sm_90a", UNIT), "threads": ("cuda:sm_90a", THREADS), "sm_80": ("cuda:sm_80", THREADS)}
+QUICK = {(biased, "unit"), (turned, "unit"), (biased, "sm_80"), (of_itself, "sm_80"), (convolved, "sm_80")}
+ALL = [pytest.param(op, DIMS[op], *HOW[how], id=f"{op.name}-{how}", marks=[pytest.mark.slow] * ((op, how) not in QUICK))
+       for op in DIMS for how in HOW]  # fmt: skip
+
+
 @interpreted
-@pytest.mark.parametrize(("target", "schedule"), [
-    ("cuda:sm_90a", UNIT), pytest.param("cuda:sm_90a", THREADS, marks=pytest.mark.slow), ("cuda:sm_80", THREADS),
-])  # fmt: skip
-@pytest.mark.parametrize(
-    ("op", "dims"),
-    [
-        (biased, {"M": 70, "K": 37, "N": 90}),
-        (turned, {"M": 65, "K": 20, "N": 33}),
-        (of_itself, {"M": 66, "K": 40}),
-        (convolved, {"N": 2, "H": 9, "W": 7, "C": 16, "O": 40}),
-    ],
-    ids=lambda x: x.name if isinstance(x, pk.Operator) else "",
-)
+@pytest.mark.parametrize(("op", "dims", "target", "schedule"), ALL)
 def test_thirds_are_as_exact_as_floats(op: Any, dims: dict[str, int], target: str, schedule: str) -> None:
     """Infinities and NaN among the operands are one of the checks' stages."""
     row = _row(op, target, schedule, **dims)

@@ -127,6 +127,8 @@ def error_of(change: Callable[[str], str]) -> float:
         executable.run(buffers, references.SIZES)
         ratio = references.error_ratio(program, buffers)
         worst = ratio if ratio != ratio else max(worst, ratio)
+        if not worst <= 1:
+            break
     return worst
 
 

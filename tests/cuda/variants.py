@@ -43,7 +43,7 @@ def all_variants() -> dict[str, Program]:
         "wgmma_high": scheduled(samples.matmul_bias(300, 200, 136, "bf16", (256, 64, 64)), 4, 2, **THREADS),
         "pipeline": scheduled(samples.matmul_bias(256, 512, 264, "bf16", (128, 256, 64)), 8, 3, **ENGINE),
         "pipeline_ragged": scheduled(samples.matmul_bias(200, 136, 264, "f16", (64, 64, 64)), 4, 4, **ENGINE, cluster="1x2"),
-        "pipeline_quad": scheduled(samples.matmul_bias(400, 400, 200, "bf16", (128, 128, 64)), 8, 2, **ENGINE, cluster="2x2"),
+        "pipeline_quad": scheduled(samples.matmul_bias(250, 400, 200, "bf16", (128, 128, 64)), 8, 2, **ENGINE, cluster="2x2"),
         "pipeline_192": scheduled(samples.matmul_bias(200, 328, 136, "bf16", (128, 192, 64)), 8, 3, **ENGINE, cluster="1x1"),
         "pipeline_high": scheduled(samples.matmul_bias(712, 136, 264, "bf16", (256, 128, 64)), 8, 3, **ENGINE, cluster="2x1"),
         "pipeline_batched": scheduled(samples.matmul_bias(200, 136, 72, "bf16", (128, 128, 64), batch=3), 8, 2, **ENGINE,

@@ -24,6 +24,7 @@ MARK = r"<!-- (?:not run|exits 1|slow): [^\n]*-->\n"
 BLOCK = re.compile(rf"((?:{MARK})*)```(python|console)\n(.*?)```", re.DOTALL)
 PRINTED = re.compile(r"<!-- prints -->\n```\n(.*?)```", re.DOTALL)
 BUDGET = re.compile(r"\bbudget_s=\d+")  # of a search, which takes all of it
+TIMING = {"bench", "compare", "evaluate"}  # commands that time for two seconds where nothing else is said
 WRITTEN = {"api.md", "command-line.md"}  # by docs/_site, for the site
 OWN_TESTS = {"writing-an-operator.md", "tile-vocabulary.md"}  # tests/spec/test_docs.py; a fragment of a class
 
@@ -117,7 +118,9 @@ def run_commands(page: Path, place: Path, slow: bool) -> None:
     """One after the other in one test: what one writes the next may read, and workers share out tests."""
     for command, status, shown in commands(page, slow):
         if ours(command):
-            done = subprocess.run([sys.executable, "-m", "portakern", *shlex.split(command)[1:]], cwd=place,
+            words = shlex.split(command)[1:]
+            briefly = ["--budget", "0.2s"] if words[0] in TIMING and not {"--budget", "--from", ">", "|"} & {*words} else []
+            done = subprocess.run([sys.executable, "-m", "portakern", *words, *briefly], cwd=place,
                                   capture_output=True, text=True, timeout=300)  # fmt: skip
             assert done.returncode == status, f"$ {command}\n{done.stdout}{done.stderr}"
             if page.parent.name == "tutorials":

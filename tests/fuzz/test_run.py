@@ -24,16 +24,16 @@ def lines(folder: Path, kind: str) -> list[dict]:
 
 def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "8", "--batch", "16", "--seed", "12"]
+    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "4", "--batch", "8", "--seed", "2"]
     status = main(["fuzz", *asked, "-o", str(out)])
     printed = capsys.readouterr().out
     assert status == 0, printed + "\n".join(f.read_text() for f in (out / "found").glob("*.py"))
-    assert "8 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 8
+    assert "4 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 4
 
 
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    asked = ["--targets", "cpp:cpu", "--programs", "6", "--batch", "10", "--seed", "4", "--shrink", "0"]
+    asked = ["--targets", "cpp:cpu", "--programs", "4", "--batch", "10", "--seed", "4", "--shrink", "0"]
     running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)],
                                stdout=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     while not lines(out, "outcomes") and running.poll() is None:
@@ -43,9 +43,9 @@ def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     before = lines(out, "outcomes")
     assert main(["fuzz", *asked, "--resume", str(out)]) in (0, 1)
     after = lines(out, "outcomes")
-    assert after[: len(before)] == before and "6 programs" in capsys.readouterr().out
+    assert after[: len(before)] == before and "4 programs" in capsys.readouterr().out
     tried = [(x["program"], x["target"]) for x in after]
-    assert len(set(tried)) == len(tried) == len(lines(out, "programs")) == 6
+    assert len(set(tried)) == len(tried) == len(lines(out, "programs")) == 4
 
 
 @pytest.mark.quick

@@ -143,5 +143,5 @@ def test_the_option_belongs_to_what_reduces() -> None:
 def test_it_runs(target: str) -> None:
     """On the CPU and, where its sources are interpreted, for GPUs; on the copy engine's pipeline where that is the default."""
     asked = {"split_k": 3, "m": 64, "n": 64, "k": 64, "stages": 4, "warps": 4} if target == "cuda:sm_90a" else {"split_k": 3}
-    (row,) = pk.compare("matmul", targets=[target], dtype="bf16", M=72, N=136, K=520, schedule=asked).rows
-    assert row.error is None and row.evidence in ("timed", "executed", "interpreted")
+    (row,) = pk.check("matmul", targets=[target], dtype="bf16", M=72, N=136, K=520, schedule=asked).rows
+    assert row.error is None and row.evidence in ("executed", "interpreted")

@@ -121,8 +121,8 @@ def test_few_long_rows_are_shared_out_on_a_gpu() -> None:
 
 @pytest.mark.parametrize("target", ["cpp:cpu", "cuda:sm_90a"])
 def test_it_runs(target: str) -> None:
-    (row,) = pk.compare("softmax", targets=[target], dtype="bf16", M=3, N=3001, schedule={"n": 128, "split_k": 5}).rows
-    assert row.error is None and row.evidence in ("timed", "executed", "interpreted")
+    (row,) = pk.check("softmax", targets=[target], dtype="bf16", M=3, N=3001, schedule={"n": 128, "split_k": 5}).rows
+    assert row.error is None and row.evidence in ("executed", "interpreted")
 
 
 @pytest.mark.quick

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,9 +128,9 @@ def hold(data: dict[str, Any]) -> None:
 
 
 def run(folder: Path, *words: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-m", "portakern", *words, "--json", "rows.json"], cwd=folder, capture_output=True,
-                          text=True, timeout=300)  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr
+    """What a command writes, run in this process and a folder of its own."""
+    with contextlib.chdir(folder):
+        assert main([*words, "--json", "rows.json"]) in (0, 1)
     return json.loads((folder / "rows.json").read_text())
 
 
@@ -146,9 +145,9 @@ def test_rows_of_compare_are_of_the_schema(tmp_path: Path):
     assert data["porting"] and any(r["estimate"] for r in data["rows"]) and any(r["time"] for r in data["rows"])
 
 
-def test_rows_of_bench_and_what_the_store_has_of_them_are_of_the_schema(tmp_path: Path):
-    data = run(tmp_path, "bench", "row_sum", "-t", "numba:cpu,cuda:sm_90a", "--against", "numpy,torch.compile", "--samples",
-               *SMALL, *QUICK)  # fmt: skip
+@pytest.mark.parametrize("peers", ["numpy", pytest.param("numpy,torch.compile", marks=pytest.mark.slow)])
+def test_rows_of_bench_and_what_the_store_has_of_them_are_of_the_schema(tmp_path: Path, peers: str):
+    data = run(tmp_path, "bench", "row_sum", "-t", "numba:cpu,cuda:sm_90a", "--against", peers, "--samples", *SMALL, *QUICK)
     hold(data)
     timed, refused = data["rows"]
     assert len(timed["time"]["samples_us"]) == timed["time"]["samples"] and refused["error"]["kind"] == "not-timed"
@@ -159,9 +158,7 @@ def test_rows_of_bench_and_what_the_store_has_of_them_are_of_the_schema(tmp_path
 
 def test_rows_of_check_and_of_a_strangers_kernel_are_of_the_schema(tmp_path: Path):
     hold(run(tmp_path, "check", "softmax", "-t", "numba:cpu,triton:gfx90a", "--shape", "M=2,N=8", "--dtype", "f64,f8e5m2,bf16"))
-    emitted = subprocess.run([sys.executable, "-m", "portakern", "emit", "row_sum", "-t", "numba:cpu", *SMALL, "-o", "k.py"],
-                             cwd=tmp_path, timeout=300)  # fmt: skip
-    assert emitted.returncode == 0
+    assert main(["emit", "row_sum", "-t", "numba:cpu", *SMALL, "-o", str(tmp_path / "k.py")]) == 0
     judged = run(tmp_path, "evaluate", "row_sum", "-t", "numba:cpu", "--source", "k.py", *SMALL, *QUICK)
     hold(judged)
     assert judged["rows"][0]["time"]["judged"] and judged["rows"][0]["secret"]

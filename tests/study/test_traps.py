@@ -89,7 +89,7 @@ def test_outputs_that_are_not_computed_each_time_are_seen(work: Work, body: str,
 def test_a_hang_or_a_crash_is_a_row_within_its_deadline(work: Work, tmp_path: Path, body: str, kind: str, reached: str):
     store = ResultStore(tmp_path / "results.sqlite")
     begun = time.monotonic()
-    row = judged(work, body, timeout_s=8.0, sink=Keeper(store, pytest.fail))
+    row = judged(work, body, timeout_s=6.0, sink=Keeper(store, pytest.fail))
     assert time.monotonic() - begun < 45
     assert row.error is not None and row.error["kind"] == kind, row.error
     assert row.evidence == reached and row.time is None
