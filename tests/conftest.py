@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.thinned import thin
+
 if TYPE_CHECKING:
     from portakern.study.slots import Slots
 
@@ -41,6 +43,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != QUICK_TIER or not collection_path.name.startswith("test_"):
         return None
     return "mark.quick" not in collection_path.read_text() or None
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers are looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    thin(items)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

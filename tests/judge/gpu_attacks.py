@@ -41,7 +41,7 @@ CUDA = (
     of_cuda("one-in-many", "if (t == 0) { const int c = ++calls[m]; out[m] = c < 60 || c % 4 == 0 ? s : 0; }", "",
             "work that is done now and then"),
     of_cuda("outside", f"if (t == 0) {{ out[m] = s; if (++calls[m] > {LATER}) out[16] = 1; }}", "",
-            "guard bands that are there only when it is checked", "unstable|out-of-bounds", "out"),
+            "what lies beside an array once it is timed, where a device has no guard bands: the answer is its own", kind=""),
     of_cuda("in-a-hurry", """if (t == 0) { unsigned long long now; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     if (now - last[m] > 1000000) out[m] = s; last[m] = now; }""", "__device__ unsigned long long last[16];\n",
             "nothing where calls come soon after each other", "unstable|incorrect"),
@@ -58,7 +58,8 @@ TRITON_HOST = (
               says="never written"),
     of_triton("late-beside", f"""with torch.cuda.stream(side):
     torch.cuda._sleep(30_000_000)
-    {ADDED}""", "the same on a stream that nobody waits for", "unstable|incomplete-timing|incorrect|decoy", "",
+    {ADDED}""", "the same on a stream that nobody waits for",
+              "unstable|incomplete-timing|implausible-timing|incorrect|decoy", "",
               "side = torch.cuda.Stream()\n"),
     of_triton("pointer", f"""if count[0] < {LATER} or x.data_ptr() not in kept:
     {HONEST}
