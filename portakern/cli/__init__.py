@@ -39,9 +39,6 @@ COMMANDS: dict[str, str] = {
 }
 
 
-_BY_WORKERS = ("bench", "check", "compare", "build")
-"""Commands whose worker imports what it needs while they do: each takes a second for that."""
-
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -94,8 +91,6 @@ def _dispatch(argv: list[str]) -> int:
     name = argv[0]
     if name not in COMMANDS:
         raise UsageError(f"no command is named {name!r}", hint=f"the commands are {', '.join(COMMANDS)}")
-    if name in _BY_WORKERS and not {"-h", "--help"} & set(argv):
-        import_module("portakern.tools.workers").expect_one(("portakern.study.timing",))
     module = command(name)
     parser = parser_of(name, module)
     args = parser.parse_args(argv[1:])
