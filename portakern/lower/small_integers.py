@@ -62,6 +62,11 @@ def small(op: Op) -> Op | None:
     return None
 
 
+def _widened(op: Op, x: Op) -> Op:
+    """``op``, which ``x`` is in 32 bits."""
+    return Convert(x, "i64", loc=op.loc)
+
+
 def _all_small(ops: tuple[Op, ...]) -> tuple[Op, ...] | None:
     found = tuple(small(x) for x in ops)
     return None if any(x is None for x in found) else found  # type: ignore[return-value]
@@ -72,31 +77,31 @@ def _all_small(ops: tuple[Op, ...]) -> tuple[Op, ...] | None:
 
 @rules.on(Iota)
 def places(op: Iota) -> Op | None:
-    return Convert(replace(op, dtype="i32"), "i64") if op.dtype == "i64" and _static(op.shape[op.axis]) else None
+    return _widened(op, replace(op, dtype="i32")) if op.dtype == "i64" and _static(op.shape[op.axis]) else None
 
 
 @rules.on(ArgFold)
 def places_of_extremes(op: ArgFold) -> Op | None:
     extent = tensor_type(op.x).shape[op.axis]
-    return Convert(replace(op, dtype="i32"), "i64") if op.dtype == "i64" and _static(extent) else None
+    return _widened(op, replace(op, dtype="i32")) if op.dtype == "i64" and _static(extent) else None
 
 
 @rules.on(Expand, Reshape, Transpose, Slice, Flip)
 def moved(op: Expand | Reshape | Transpose | Slice | Flip) -> Op | None:
     x = small(op.x) if _wide(op) else None
-    return Convert(replace(op, x=x), "i64") if x is not None else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
 
 
 @rules.on(PadWith)
 def padded(op: PadWith) -> Op | None:
     x = small(op.x) if _wide(op) and fits(_one(op.value)) else None
-    return Convert(replace(op, x=x), "i64") if x is not None else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
 
 
 @rules.on(Concat)
 def joined(op: Concat) -> Op | None:
     parts = _all_small(op.parts) if _wide(op) else None
-    return Convert(replace(op, parts=parts), "i64") if parts is not None else None
+    return _widened(op, replace(op, parts=parts)) if parts is not None else None
 
 
 @rules.on(Map)
@@ -111,19 +116,19 @@ def computed(op: Map) -> Op | None:
     args = _all_small(values)
     if args is None or not fits(range_of(op)):
         return None
-    return Convert(replace(op, args=(*op.args[: len(op.args) - len(values)], *args)), "i64")
+    return _widened(op, replace(op, args=(*op.args[: len(op.args) - len(values)], *args)))
 
 
 @rules.on(Fold)
 def summed(op: Fold) -> Op | None:
     x = small(op.x) if _wide(op) and fits(range_of(op)) else None
-    return Convert(replace(op, x=x), "i64") if x is not None else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
 
 
 @rules.on(Cumulate)
 def running(op: Cumulate) -> Op | None:
     x = small(op.x) if _wide(op) and fits(range_of(op)) else None
-    return Convert(replace(op, x=x), "i64") if x is not None else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
 
 
 # ---- who takes 32 bits ------------------------------------------------------------------------------------------------
@@ -134,7 +139,7 @@ def converted_again(op: Convert) -> Op | None:
     if op.dtype == "i64":
         have = tensor_type(op.x).dtype
         counts = have in ("bool", "i8", "i16", "u8", "u16")
-        return Convert(Convert(op.x, "i32"), "i64") if counts else None
+        return _widened(op, Convert(op.x, "i32", loc=op.loc)) if counts else None
     x = small(op.x) if _wide(op.x) and not isinstance(op.x, Literal) else None
     return None if x is None else x if op.dtype == "i32" else Convert(x, op.dtype, loc=op.loc)
 
@@ -145,7 +150,7 @@ def picked(op: Gather) -> Op | None:
     if at is not None:
         return replace(op, indices=at)
     x = small(op.x) if _wide(op) and fits(_one(op.fill)) else None
-    return Convert(replace(op, x=x), "i64") if x is not None else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
 
 
 @rules.on(Scatter)
@@ -162,22 +167,28 @@ def range_of(op: Op) -> Range | None:
     return _Ranges().of(op)
 
 
+DEEPEST = 60
+"""Of what so many operations were before nothing is known: Python's stack is no deeper than some hundreds of them."""
+
+
 class _Ranges:
     """Of one question, whose operations may be asked for many times."""
 
     def __init__(self) -> None:
         self.known: dict[int, Range | None] = {}
+        self.depth = 0
 
     def of(self, op: Op) -> Range | None:
         if id(op) not in self.known:
-            self.known[id(op)] = None  # of what asks for itself
+            self.depth += 1
             self.known[id(op)] = self._of(op)
+            self.depth -= 1
         return self.known[id(op)]
 
     def _of(self, op: Op) -> Range | None:
         dtype = DTYPES[tensor_type(op).dtype]
         whole = None if not (dtype.is_int or dtype.name == "bool") or dtype.bits > 32 else _of_dtype(dtype.name)
-        found = self._found(op)
+        found = self._found(op) if self.depth <= DEEPEST else None
         return found if found is not None and (whole is None or fits(found)) else whole
 
     def _found(self, op: Op) -> Range | None:
@@ -210,12 +221,14 @@ class _Ranges:
 
     def _summed(self, op: Fold | Cumulate) -> Range | None:
         x, shape = self.of(op.x), tensor_type(op.x).shape
-        if op.fn in ("max", "min"):
-            return x
         axes = op.axes if isinstance(op, Fold) else (op.axis,)
-        if x is None or op.fn != "sum" or not all(_static(shape[a]) for a in axes):
+        if x is None or not all(_static(shape[a]) for a in axes):
             return None
         count = prod(_extent(shape[a]) for a in axes)
+        if op.fn in ("max", "min"):  # of nothing it is a number that 32 bits do not have
+            return x if count and not (isinstance(op, Cumulate) and op.exclusive) else None
+        if op.fn != "sum":
+            return None
         return min(0, x[0] * count), max(0, x[1] * count)
 
 

@@ -70,3 +70,27 @@ def test_what_may_not_fit_keeps_its_bits():
 def test_open_dims_are_not_known_to_fit():
     program = rolled.program({"M": pk.dynamic, "N": 3}, {}, "f32")
     assert "i64" in dtypes_in(without_wide_integers(program))
+
+
+@operator
+def of_nothing(x: T["M", "N"]):
+    """The largest of no number is the least that 64 bits have."""
+    return pk.cast(pk.max(wide(pk.iota(x.shape, 1)), axis=1), pk.f32), pk.sum(x, axis=1)
+
+
+@operator
+def far(x: T["M", "N"]):
+    """More steps than a stack is deep."""
+    at = wide(pk.iota(x.shape[:1], 0))
+    for n in range(400):
+        at = pk.where(at > n, at - 1, at + 1)
+    return x + pk.cast(at, pk.f32)[:, None]
+
+
+@pytest.mark.parametrize(("op", "dims"), [(of_nothing, {"M": 3, "N": 0}), (far, {"M": 4, "N": 2})])
+def test_numbers_of_nothing_and_of_many_steps_stay_the_same(op: Any, dims: dict[str, int]):
+    program = op.program(dims, {}, "f32")
+    narrow = without_wide_integers(program)
+    x = {"x": np.ones(tuple(dims.values()), np.float32)}
+    for name, want in evaluate(program, x).items():
+        np.testing.assert_array_equal(evaluate(narrow, x)[name], want)

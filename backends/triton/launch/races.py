@@ -142,21 +142,21 @@ def _prepare() -> None:
     from triton.runtime import interpreter  # type: ignore[attr-defined]
 
     builder, executor = interpreter.InterpreterBuilder, interpreter.GridExecutor
-    _around(executor, "__call__", _launching)
-    _around(builder, "set_grid_dim", _dims)
-    _around(builder, "set_grid_idx", _index)
-    _around(builder, "create_masked_load", lambda old, self, ptrs, mask, *rest, **named: _noted(
+    around(executor, "__call__", _launching)
+    around(builder, "set_grid_dim", _dims)
+    around(builder, "set_grid_idx", _index)
+    around(builder, "create_masked_load", lambda old, self, ptrs, mask, *rest, **named: _noted(
         partial(old, **named), (self, ptrs, mask, *rest), LOAD, ptrs.data, mask))  # fmt: skip
-    _around(builder, "create_masked_store", lambda old, self, ptrs, value, mask, *rest, **named: _noted(
+    around(builder, "create_masked_store", lambda old, self, ptrs, value, mask, *rest, **named: _noted(
         partial(old, **named), (self, ptrs, value, mask, *rest), STORE, ptrs.data, mask, value.data))  # fmt: skip
     for name in ("create_atomic_cas", "create_atomic_rmw", "create_atomic_load", "create_atomic_store", "create_atomic_poll"):
         if hasattr(builder, name):
-            _around(builder, name, lambda old, self, *args, **named: _noted(
+            around(builder, name, lambda old, self, *args, **named: _noted(
                 partial(old, **named), (self, *args), ATOMIC, _pointers(args), None))  # fmt: skip
     _done = True
 
 
-def _around(owner: Any, name: str, new: Callable[..., Any]) -> None:
+def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
     old = getattr(owner, name)
 
     def called(self: Any, *args: Any, **named: Any) -> Any:
@@ -169,7 +169,7 @@ def _launching(old: Callable[..., Any], executor: Any, *args: Any, **named: Any)
     global _launch
     if _seen is None:
         return old(executor, *args, **named)
-    before, _launch = _launch, Launch((1, 1, 1), not _waits(executor.fn))
+    before, _launch = _launch, Launch((1, 1, 1), not may_wait(executor.fn))
     try:
         result = old(executor, *args, **named)
         if race := _launch.race():
@@ -179,7 +179,7 @@ def _launching(old: Callable[..., Any], executor: Any, *args: Any, **named: Any)
         _launch = before
 
 
-def _waits(function: Callable[..., Any]) -> bool:
+def may_wait(function: Callable[..., Any]) -> bool:
     """Whether programs may wait for others."""
     try:
         text = inspect.getsource(function)

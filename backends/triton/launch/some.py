@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .races import _around, _waits
+from .races import around, may_wait
 
 _done = False
 _some: Some | None = None
@@ -61,10 +61,10 @@ def _prepare() -> None:
         return
     from triton.runtime import interpreter  # type: ignore[attr-defined]
 
-    _around(interpreter.GridExecutor, "__call__", _launching)
-    _around(interpreter.InterpreterBuilder, "set_grid_dim", lambda old, builder, *grid: old(
+    around(interpreter.GridExecutor, "__call__", _launching)
+    around(interpreter.InterpreterBuilder, "set_grid_dim", lambda old, builder, *grid: old(
         builder, *(_some.grid if _some is not None else grid)))  # fmt: skip
-    _around(interpreter.InterpreterBuilder, "set_grid_idx", lambda old, builder, x, y, z: old(
+    around(interpreter.InterpreterBuilder, "set_grid_idx", lambda old, builder, x, y, z: old(
         builder, *(_some.place(x) if _some is not None else (x, y, z))))  # fmt: skip
     _done = True
 
@@ -73,7 +73,7 @@ def _launching(old: Callable[..., Any], executor: Any, *args: Any, **named: Any)
     some = _some
     if some is None:
         return old(executor, *args, **named)
-    some.waits |= _waits(executor.fn)
+    some.waits |= may_wait(executor.fn)
     whole = executor.grid
     x, y, z = (*_grid_of(executor, args, named), 1, 1)[:3]
     some.grid = (int(x), int(y), int(z))
