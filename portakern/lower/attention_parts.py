@@ -56,8 +56,8 @@ def _joined(request: Request, found: Attention, domain: Domain, part: t.Axis, ar
         top, *totals, acc = map(loaded, arrays, ops)
         return tuple(both(b, found, Carried(carried[0], carried[1:-1], carried[-1]), Carried(top, tuple(totals), acc)))
 
-    m, d = (domain.role(role)[0].name for role in "md")
-    rows, result = b.dims(m), b.dims(m, d)
+    # Any of the result's axes may have tiles here, those too that had none in the walk.
+    rows, result = b.dims(*(r.name for r in cells.runs[:-1])), b.dims(*(r.name for r in cells.runs))
     kinds = [array.type.dtype for array in arrays]  # type: ignore[union-attr]
     init = [("top", b.full(float("-inf"), kinds[0], rows)),
             *((f"total{i or ''}", b.full(0.0, kind, rows)) for i, kind in enumerate(kinds[1:-1])),

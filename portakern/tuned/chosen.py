@@ -62,9 +62,18 @@ class Chosen:
             mine = next(left, None)
             if mine is None:
                 raise ScheduleError("the program has more kernels than the tuned schedules are for")
-            return mine.schedule if self.exact else fitted(mine, nest, listed, options)
+            return _only_of(mine.schedule, nest) if self.exact else fitted(mine, nest, listed, options)
 
         return pick
+
+
+def _only_of(schedule: Schedule, nest: Nest) -> Schedule:
+    """``schedule``.  Raises :class:`ScheduleError` where it has a tile for what is no axis of ``nest``: nothing is ignored."""
+    axes = [a.name for a in nest.axes]
+    if others := [name for name, _ in schedule.tiles if name not in axes]:
+        raise ScheduleError(f"the schedule gives a tile for {', '.join(others)}, and the kernel's axes are {', '.join(axes)}",
+                            hint="options come after stages and warps")
+    return schedule
 
 
 def fitted(mine: ForNest, nest: Nest, listed: Sequence[Schedule], options: Collection[str]) -> Schedule:
