@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,8 +17,22 @@ from portakern.errors import BackendError, UsageError
 
 GROUP = "portakern.backends"
 
+LANGUAGES, FORMATS = "portakern.languages", "portakern.formats"
+"""Groups by which a backend may announce its languages, and the binary formats that its machines are for: each entry has the
+backend's value.  A command for ``cuda:h200`` then imports that backend alone; one that announces nothing is always imported."""
+
 ONLY = "PORTAKERN_BACKENDS"
 """The variable that names the only entry points to load, with commas between: importing all takes half a second."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A backend that can be imported, and what it announces: no languages where it announces nothing."""
+
+    name: str
+    value: str
+    languages: frozenset[str] = frozenset()
+    formats: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -30,23 +44,66 @@ class Broken:
 
 
 @dataclass(frozen=True)
-class Registry:
-    """Every backend found on this machine.  Languages have one owner; the devices are per backend.  ``entries`` are the
-    names of their entry points, by backend."""
+class Loaded:
+    """All backends, those that could not be loaded, and the names of entry points by backend."""
 
     backends: tuple[Backend, ...]
-    broken: tuple[Broken, ...] = ()
-    entries: Mapping[str, str] = field(default_factory=dict)
+    broken: tuple[Broken, ...]
+    entries: Mapping[str, str]
+
+
+class Registry:
+    """The backends found on this machine, imported when asked for.  Languages have one owner; devices are per backend."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = tuple(entries)
+        self._alone: dict[str, Backend | None] = {}
+
+    @cached_property
+    def _all(self) -> Loaded:
+        found: dict[str, Backend] = {}
+        broken: list[Broken] = []
+        for entry in self._entries:
+            try:
+                found[entry.name] = _checked(entry, found.values())
+            except Exception as error:  # a stranger's module may fail in any way; it must not take the others along
+                broken.append(Broken(entry.name, f"{type(error).__name__}: {error}"))
+        return Loaded(tuple(found.values()), tuple(broken), {b.name: name for name, b in found.items()})
+
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        return self._all.backends
+
+    @property
+    def broken(self) -> tuple[Broken, ...]:
+        return self._all.broken
 
     @property
     def languages(self) -> dict[str, Language]:
         return {x.name: x for b in self.backends for x in b.languages}
 
     def backend_of(self, language: str) -> Backend:
-        for b in self.backends:
-            if any(x.name == language for x in b.languages):
+        """The backend that offers ``language``.  Raises :class:`UsageError` where none does."""
+        owners = [e for e in self._entries if language in e.languages]
+        candidates = (self._by_itself(owners[0]),) if len(owners) == 1 and self._all_announced else self.backends
+        for b in candidates:
+            if b is not None and any(x.name == language for x in b.languages):
                 return b
         raise self._unknown_language(language)
+
+    @cached_property
+    def _all_announced(self) -> bool:
+        """Whether no backend could offer anything that its entry points do not say."""
+        return all(e.languages for e in self._entries)
+
+    def _by_itself(self, entry: Entry) -> Backend | None:
+        """The backend, ``None`` where it is broken; no other is imported."""
+        if entry.name not in self._alone:
+            try:
+                self._alone[entry.name] = _checked(entry, ())
+            except Exception:  # the list of all says why
+                self._alone[entry.name] = None
+        return self._alone[entry.name]
 
     def language(self, name: str) -> Language:
         return self.backend_of(name).language(name)
@@ -59,14 +116,14 @@ class Registry:
 
     def default_targets(self) -> tuple[Target, ...]:
         """Each language on each of its instruction sets, in the order of the manifests."""
-        return tuple(Target(x.name, self.devices(x.name)[isa]) for b in self.backends for x in b.languages
-                     for isa in x.targets)
+        return tuple(t for b in self.backends for x in b.languages for t in self._defaults(x))
+
+    def _defaults(self, language: Language) -> tuple[Target, ...]:
+        return tuple(Target(language.name, self.devices(language.name)[isa]) for isa in language.targets)
 
     def target(self, text: str) -> Target:
         """The one target called ``text``; raises :class:`UsageError` with what there is."""
         language, _, device = text.partition(":")
-        if language not in self.languages:
-            raise self._unknown_language(language)
         known = self.devices(language)
         if device not in known:
             raise UsageError(f"unknown target {text!r}: {language} has no device {device!r}",
@@ -79,14 +136,23 @@ class Registry:
 
     def _machines(self, target: Target) -> Iterator[tuple[Backend, Machine]]:
         language = self.language(target.language)
-        made = language.format(target.device) if language.format is not None else ""
-        return ((b, m) for b in self.backends for m in b.machines if m.format == made and target.device.isa in m.targets)
+        if language.format is None:
+            return iter(())
+        made = language.format(target.device)
+        able = [self._by_itself(e) for e in self._entries if made in e.formats] if self._all_announced else self.backends
+        machines = ((b, m) for b in able if b is not None for m in b.machines)
+        return ((b, m) for b, m in machines if m.format == made and target.device.isa in m.targets)
 
     def environment_for(self, language: str) -> dict[str, str]:
         """For a process that works for this language alone: it loads the backends of the language and of its machines."""
         targets = [Target(language, d) for d in self.devices(language).values()]
         backends = [self.backend_of(language), *(b for t in targets for b, _ in self._machines(t))]
-        return {ONLY: ",".join(dict.fromkeys(self.entries[b.name] for b in backends))}
+        return {ONLY: ",".join(dict.fromkeys(self._name_of(b) for b in backends))}
+
+    def _name_of(self, backend: Backend) -> str:
+        if not self._all_announced:
+            return self._all.entries[backend.name]
+        return next(name for name, b in self._alone.items() if b is backend)
 
     def estimator(self, target: Target) -> Estimator | None:
         """The language's own estimator, else that of the machine."""
@@ -105,7 +171,7 @@ class Registry:
             if not any(c in pattern for c in "*?["):
                 found.setdefault(pattern, self.target(pattern))
                 continue
-            hits = [t for t in self.default_targets() if fnmatchcase(str(t), pattern)]
+            hits = [t for t in self._that_may_match(pattern) if fnmatchcase(str(t), pattern)]
             if not hits:
                 raise UsageError(f"no target matches {pattern!r}",
                                  hint="`portakern targets` lists them: " + ", ".join(map(str, self.default_targets())))
@@ -114,6 +180,12 @@ class Registry:
         if not found:
             raise UsageError("no target was named", hint="name some: --targets LANGUAGE:DEVICE, LANGUAGE:* or all")
         return tuple(found.values())
+
+    def _that_may_match(self, pattern: str) -> tuple[Target, ...]:
+        """The default targets of the language that ``pattern`` names, of all languages where it names none."""
+        language = pattern.partition(":")[0]
+        known = any(language in e.languages for e in self._entries)
+        return self._defaults(self.language(language)) if known else self.default_targets()
 
     def _unknown_language(self, language: str) -> UsageError:
         absent = "".join(f"; the backend {b.name} could not be loaded: {b.reason}" for b in self.broken)
@@ -130,22 +202,31 @@ def _devices(folder: Path) -> dict[str, Device]:
 
 @cache
 def registry() -> Registry:
-    """The backends of this machine, or those of them that :data:`ONLY` names, loaded once.  One that fails to load is
-    reported, and hides no other."""
-    found: list[Backend] = []
-    broken: list[Broken] = []
-    entries: dict[str, str] = {}
+    """The backends of this machine, or those of them that :data:`ONLY` names.  One that fails to load is reported, and hides
+    no other."""
+    everything = entry_points()
     only = [n.strip() for n in os.environ.get(ONLY, "").split(",") if n.strip()]
-    for name, value in sorted({(e.name, e.value) for e in entry_points(group=GROUP) if not only or e.name in only}):
-        try:
-            backend = _load(value)
-            check_manifest(backend, {x.name for b in found for x in b.languages})
-            check_machines(backend, {key for b in found for m in b.machines for key in served(m)})
-            found.append(backend)
-            entries[backend.name] = name
-        except Exception as error:  # a stranger's module may fail in any way; it must not take the others along
-            broken.append(Broken(name, f"{type(error).__name__}: {error}"))
-    return Registry(tuple(found), tuple(broken), entries)
+
+    def announced(group: str, value: str) -> frozenset[str]:
+        return frozenset(e.name for e in everything.select(group=group) if e.value == value)
+
+    found = sorted({(e.name, e.value) for e in everything.select(group=GROUP) if not only or e.name in only})
+    return Registry([Entry(name, value, announced(LANGUAGES, value), announced(FORMATS, value)) for name, value in found])
+
+
+def _checked(entry: Entry, others: Collection[Backend]) -> Backend:
+    """The backend of ``entry``.  Raises :class:`BackendError`, or whatever its module raises, where it cannot be used beside
+    the ``others``."""
+    backend = _load(entry.value)
+    check_manifest(backend, {x.name for b in others for x in b.languages})
+    check_machines(backend, {key for b in others for m in b.machines for key in served(m)})
+    formats = {m.format for m in backend.machines}
+    if entry.languages and (entry.languages, entry.formats) != ({x.name for x in backend.languages}, formats):
+        offers = ", ".join((*sorted(x.name for x in backend.languages), *sorted(formats)))
+        raise BackendError(f"its entry points announce {', '.join((*sorted(entry.languages), *sorted(entry.formats)))}, "
+                           f"its manifest offers {offers}",
+                           hint=f"say the same in the groups {LANGUAGES} and {FORMATS}, or nothing")  # fmt: skip
+    return backend
 
 
 def _load(value: str) -> Backend:

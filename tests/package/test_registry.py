@@ -48,7 +48,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """Installs backends from elsewhere as pip would leave them; no others are seen."""
     modules: list[str] = []
 
-    def install(name: str, languages: str, devices: tuple[str, ...] = ("iron", "wood"), more: str = "", text: str = ""):
+    def install(name: str, languages: str, devices: tuple[str, ...] = ("iron", "wood"), more: str = "", text: str = "",
+                announced: dict[str, str] | None = None):  # fmt: skip
         package = tmp_path / f"pk_{name}"
         (package / "devices").mkdir(parents=True)
         (package / "__init__.py").write_text(text or MANIFEST.format(name=name, languages=languages, more=more))
@@ -57,14 +58,16 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info = tmp_path / f"pk_{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: pk-{name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[portakern.backends]\n{name} = pk_{name}:backend\n")
+        (info / "entry_points.txt").write_text(f"[portakern.backends]\n{name} = pk_{name}:backend\n" + "".join(
+            f"[portakern.{group}]\n" + "".join(f"{x} = pk_{name}:backend\n" for x in offered.split())
+            for group, offered in (announced or {}).items()))
         modules.append(f"pk_{name}")
         importlib.invalidate_caches()
         registry.cache_clear()
 
-    def only_ours(group: str) -> list[importlib.metadata.EntryPoint]:
+    def only_ours() -> importlib.metadata.EntryPoints:
         everything = importlib.metadata.distributions(path=[str(tmp_path)])
-        return [entry for distribution in everything for entry in distribution.entry_points if entry.group == group]
+        return importlib.metadata.EntryPoints(entry for distribution in everything for entry in distribution.entry_points)
 
     monkeypatch.setattr("portakern.registry.entry_points", only_ours)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -115,6 +118,50 @@ def test_it_finds_the_machines_of_its_language(language: str, monkeypatch: pytes
         assert [(registry().machine(t) is None, registry().estimator(t) is None) for t in targets] == wanted
     finally:
         registry.cache_clear()
+
+
+def test_what_announces_its_languages_is_imported_when_one_of_them_is_asked_for(install: Install):
+    install("counting", 'language("beads", "iron", "wood")', announced={"languages": "beads"})
+    install("drawing", 'language("chalk", "slate")', devices=("slate",), announced={"languages": "chalk"})
+    assert names("chalk:slate,chalk:*") == ["chalk:slate"]
+    assert registry().environment_for("chalk") == {ONLY: "drawing"}
+    assert registry().machine(registry().target("chalk:slate")) is None
+    assert "pk_drawing" in sys.modules and "pk_counting" not in sys.modules
+    assert [b.name for b in registry().backends] == ["counting", "drawing"]
+
+
+def test_a_machine_that_is_announced_is_imported_for_its_format(install: Install):
+    hand = WITH_MACHINE.format(name="hand", machine='Machine("tally", ("iron",), Executes()),')
+    install("hand", "", text=hand, announced={"languages": "hands", "formats": "tally"})
+    install("foot", "", text=WITH_MACHINE.format(name="foot", machine=""), announced={"languages": "foots"})
+    install("eye", 'language("eyes", "iron")', devices=("iron",), announced={"languages": "eyes"})
+    assert registry().machine(registry().target("foots:iron")) is not None
+    assert registry().environment_for("foots") == {ONLY: "foot,hand"}
+    assert "pk_eye" not in sys.modules
+
+
+def test_where_one_backend_announces_nothing_all_are_imported(install: Install):
+    install("counting", 'language("beads", "iron", "wood")', announced={"languages": "beads"})
+    install("drawing", 'language("chalk", "slate")', devices=("slate",))
+    assert names("chalk:slate,beads:iron") == ["chalk:slate", "beads:iron"]
+
+
+@pytest.mark.parametrize("announced", [{"languages": "beads ink"}, {"languages": "ink"},
+                                       {"languages": "beads", "formats": "tally"}])  # fmt: skip
+def test_what_is_announced_and_is_not_there_breaks_its_backend(install: Install, announced: dict[str, str]):
+    install("counting", 'language("beads", "iron", "wood")', announced=announced)
+    (broken,) = registry().broken
+    assert "announce" in broken.reason and "its manifest offers beads" in broken.reason
+    with pytest.raises(UsageError, match="the backend counting could not be loaded"):
+        targets("beads:iron")
+
+
+def test_a_language_that_two_announce_is_the_first_ones(install: Install):
+    for name in ("counting", "drawing"):
+        install(name, 'language("beads", "iron", "wood")', announced={"languages": "beads"})
+    assert registry().backend_of("beads").name == "counting"
+    (broken,) = registry().broken
+    assert broken.name == "drawing"
 
 
 def test_the_default_list_is_every_language_on_its_instruction_sets(two: Registry):
