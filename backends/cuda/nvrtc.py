@@ -26,11 +26,7 @@ def compile_text(
         ToolMissing: NVRTC or its Python binding is not installed.
         CompileError: the text does not compile; ``log`` says why.
     """
-    try:
-        nvrtc = import_module("cuda.bindings.nvrtc")  # a binary without stubs
-        version = ".".join(map(str, _checked(nvrtc, nvrtc.nvrtcVersion())))
-    except (ImportError, RuntimeError) as error:
-        raise ToolMissing(f"NVRTC cannot be loaded: {error}", hint="pip install 'portakern[cuda]'") from None
+    nvrtc, version = _loaded()
     names, texts = [n.encode() for n, _ in headers], [t.encode() for _, t in headers]
     (program,) = _checked(nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), len(names), texts, names))
     try:
@@ -48,9 +44,18 @@ def compile_text(
 
 
 def loaded() -> None:
-    """Has NVRTC in this process without its assembler, which opens a GPU: as far as PTX, of next to nothing."""
-    with contextlib.suppress(CompileError, ToolMissing):
-        compile_text('extern "C" __global__ void k() {}', "k.cu", (), ("--gpu-architecture=compute_80",))
+    """Has NVRTC in this process as far as it opens no GPU, which it does with the first text that it compiles."""
+    with contextlib.suppress(ToolMissing):
+        _loaded()
+
+
+def _loaded() -> tuple[Any, str]:
+    """The binding, and the compiler's version, which loads it.  Raises :class:`ToolMissing`."""
+    try:
+        nvrtc = import_module("cuda.bindings.nvrtc")  # a binary without stubs
+        return nvrtc, ".".join(map(str, _checked(nvrtc, nvrtc.nvrtcVersion())))
+    except (ImportError, RuntimeError) as error:
+        raise ToolMissing(f"NVRTC cannot be loaded: {error}", hint="pip install 'portakern[cuda]'") from None
 
 
 def _text(nvrtc: Any, what: str, program: Any) -> bytes:

@@ -69,7 +69,7 @@ class CudaToolchain:
 
     @property
     def opens_devices(self) -> bool:
-        """NVRTC's assembler loads and initialises the driver where there is one."""
+        """NVRTC loads and initialises the driver where there is one, with its first text."""
         return Path("/dev/nvidiactl").exists()
 
     def compile(self, source: Source) -> CompiledBinary:

@@ -7,7 +7,6 @@ and any other a little.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from portakern.launch import device_of
 from portakern.native import driver_names, open_device, probe_driver
 from portakern.registry import registry
 from portakern.tools import environment
+from portakern.tools.processors import processors
 from portakern.tools.workers import Job as Call
 from portakern.tools.workers import WorkerPool
 
@@ -64,7 +64,7 @@ def node(cores: int | None = None, gpus: int | None = None, pattern: str = "all"
     Args:
         cores, gpus: in place of what is found.
     """
-    cores = cores or len(os.sched_getaffinity(0))
+    cores = cores or processors()
     wanted = {str(t) for t in registry().match(pattern)}
     able = {target: a for target, a in abilities(pattern).items() if pattern == "all" or target in wanted}
     most = max((a.devices for a in able.values()), default=0) if gpus is None else gpus

@@ -27,6 +27,9 @@ MISFITS = ("schedule", "missing-rule", "lowering")
 TOO_LARGE = ("OUT_OF_RESOURCES",)
 """Words of drivers for a schedule that the device cannot hold after all."""
 
+NO_ROOM = "for which there is no room"
+"""Words of a simulator that this machine is too small for."""
+
 ABSENT = ("tool-missing", "no-silicon")
 
 
@@ -100,7 +103,7 @@ def normal(message: str) -> str:
 
 def status_of(kind: str, message: str, drawn: bool) -> str:
     """What an error means; ``drawn``: the schedule is not the backend's default, or inputs are not contiguous."""
-    if kind in ABSENT:
+    if kind in ABSENT or (kind == "simulator" and NO_ROOM in message):
         return UNUSED
     if drawn and (kind in MISFITS or any(word in message for word in TOO_LARGE)):
         return UNUSED

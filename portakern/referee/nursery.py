@@ -23,6 +23,7 @@ from portakern.referee.process import LOG_CHARACTERS, Fresh, KernelProcess, Star
 from portakern.referee.surroundings import variables
 from portakern.referee.zygote import Rehearsals
 from portakern.tools.process import TailReader, await_end, descendants, end_process, kill
+from portakern.tools.processors import processors
 
 _ZYGOTE = """\
 import sys
@@ -61,7 +62,7 @@ class Nursery:
         self._setup = pickle.dumps((language, tuple(preload), rehearsals))
         self._environment = variables({**environment, **_ONE_THREAD})
         self._jail, self._memory_bytes, self._spares = jail, memory_bytes, spares
-        self._most = max(spares, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // 4)) if most is None else most
+        self._most = max(spares, min(_MOST_SPARES, processors() // 4)) if most is None else most
         self._zygote: Zygote | None = None
         self._ready: deque[KernelProcess] = deque()
         self.refused = "" if jail != "off" else "there is no jail that would keep a kernel from the zygote"

@@ -83,6 +83,12 @@ def has_clock(work: Work) -> bool:
     return isinstance(registry().language(registry().target(work.target).language).runtime, HasClock)
 
 
+def get_ready(language: str) -> None:
+    """In a worker that has no work yet: imports what the ``language`` will need."""
+    if language:
+        registry().backend_of(language)
+
+
 def build(work: Work, against: Sequence[str], **how: bool) -> Build:
     """:func:`portakern.study.steps.build` of what will be timed in this process, against peers."""
     import_soon(against if affordable(bind(work.program, work.sizes)) else (*against, "torch.eager"))  # the coarse check's

@@ -7,7 +7,6 @@ that a broken vendor library is a line in the report.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import shutil
 import sys
@@ -19,6 +18,7 @@ from portakern.backend import Availability, Estimator, Language, Runtime, Simula
 from portakern.errors import CacheError, PortakernError
 from portakern.native import DriverProbe, driver_names
 from portakern.tools.cache import Cache
+from portakern.tools.processors import processors
 from portakern.tools.workers import Job, WorkerPool
 from portakern.version import __version__
 
@@ -107,7 +107,7 @@ def machine() -> Host:
         system=f"{platform.system()} {platform.release()}",
         machine=platform.machine(),
         processor=_processor(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=processors(),
     )
 
 

@@ -15,6 +15,7 @@ import signal
 import struct
 import sys
 import traceback
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -28,7 +29,8 @@ def main(requests: int, responses: int, parent: int) -> NoReturn:
     """Serves jobs until the parent closes its end.
 
     Args:
-        requests: descriptor to read from; the first message holds ``preload`` and ``memory_bytes``, others are jobs.
+        requests: descriptor to read from; the first message holds ``preload``, ``memory_bytes`` and changes of the
+            ``environment``, others are jobs.  Before it may come one that says what to do ``early``, as a job does.
         responses: descriptor to write to.
         parent: process id of the pool; the worker ends when it does.
     """
@@ -40,6 +42,9 @@ def main(requests: int, responses: int, parent: int) -> NoReturn:
     faulthandler.register(signal.SIGTERM, all_threads=True, chain=False)
 
     setup = pickle.loads(_read(requests))
+    if "early" in setup:
+        _perform(setup["early"])  # whoever needs it says what is wrong
+        setup = pickle.loads(_read(requests))
     _send(responses, _prepare(**setup))
     while True:
         _send(responses, _perform(_read(requests)))
@@ -52,7 +57,12 @@ def _die_with(parent: int) -> None:
         os._exit(0)
 
 
-def _prepare(preload: tuple[str, ...], memory_bytes: int | None) -> tuple[str, object]:
+def _prepare(preload: tuple[str, ...], memory_bytes: int | None, environment: Mapping[str, str | None]) -> tuple[str, object]:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     if memory_bytes is not None:
         import resource
 

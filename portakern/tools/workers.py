@@ -10,6 +10,7 @@ A worker is a fresh interpreter, never a fork of this process, and serves many j
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import pickle
@@ -17,13 +18,14 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from portakern.errors import PortakernError, WorkerError
 from portakern.tools.process import end_process, merged_environment, signal_name
@@ -133,7 +135,7 @@ class WorkerPool:
         if workers < 1:
             raise ValueError(f"a pool needs at least one worker, not {workers}")
         self._size = workers
-        self._env = {**{n: v for n, v in QUIET.items() if n not in os.environ}, **(env or {})}
+        self._env = {**_quiet(), **(env or {})}
         self._preload = tuple(preload)
         self._memory_bytes = memory_bytes
         self._start_timeout_s = start_timeout_s
@@ -262,9 +264,9 @@ class _Worker:
         self._started = 0.0
         self._memory_bytes = memory_bytes
         self._received = bytearray()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
-        self._process, self._requests, self.responses = _spawn(env, self._log.fileno())
-        self._write(pickle.dumps({"preload": preload, "memory_bytes": memory_bytes}))
+        begun, change = _begun_for(env)
+        self._log, self._process, self._requests, self.responses = begun
+        self._write(pickle.dumps({"preload": preload, "memory_bytes": memory_bytes, "environment": change}))
 
     def is_alive(self) -> bool:
         return self._process.poll() is None
@@ -343,11 +345,7 @@ class _Worker:
         self._write(pickle.dumps((job.function, job.args, dict(job.kwargs)), protocol=pickle.HIGHEST_PROTOCOL))
 
     def _write(self, body: bytes) -> None:
-        frame = memoryview(LENGTH.pack(len(body)) + body)
-        # A worker that died shows as the end of its responses.
-        with contextlib.suppress(BrokenPipeError):
-            while frame:
-                frame = frame[os.write(self._requests, frame) :]
+        _written(self._requests, body)
 
     def _died(self) -> WorkerFault:
         """The fault of a process that closed its pipe, which is then ended for certain."""
@@ -385,10 +383,92 @@ class _Worker:
         return tail.decode("utf-8", "replace")
 
 
-def _spawn(env: Mapping[str, str | None], log: int) -> tuple[subprocess.Popen[bytes], int, int]:
-    """Starts the interpreter. Returns it with the descriptors to write requests to and to read responses from."""
+# ---- interpreters -----------------------------------------------------------------------------------------------------
+
+
+class _Begun(NamedTuple):
+    """An interpreter, with what it prints and the descriptors to write requests to and to read responses from."""
+
+    log: IO[bytes]
+    process: subprocess.Popen[bytes]
+    requests: int
+    responses: int
+
+
+class _Early(NamedTuple):
+    """One that was started before there was work for it, and where: its environment, working folder and search path."""
+
+    begun: _Begun
+    environment: Mapping[str, str]
+    folder: str
+    path: tuple[str, ...]
+
+    def fits(self, wanted: Mapping[str, str]) -> bool:
+        """Whether it can be a worker with that environment."""
+        here = self.folder == os.getcwd() and self.path == tuple(sys.path) and self.begun.process.poll() is None
+        return here and not any(n.startswith(_AT_START) for n in self.changes(wanted))
+
+    def changes(self, wanted: Mapping[str, str]) -> dict[str, str | None]:
+        names = self.environment.keys() | wanted.keys()
+        return {n: wanted.get(n) for n in names if self.environment.get(n) != wanted.get(n)}
+
+
+_AT_START = ("PYTHON", "LD_", "OPENBLAS_", "MKL_", "GOTO_")
+"""Beginnings of the names of variables that are read when an interpreter starts, or numpy is imported."""
+
+_early: list[_Early] = []
+_lock = threading.Lock()
+
+
+def expect_one(function: str, *args: object) -> None:
+    """Starts an interpreter that will be a worker, and has it call ``function`` of this path, which imports what it will need,
+    while this process finds out what is to be done."""
+    wanted = merged_environment(_quiet())
+    with _lock:
+        if any(e.fits(wanted) for e in _early):
+            return
+        if not _early:
+            atexit.register(_end_early)
+        begun = _spawn(_quiet())
+        _written(begun.requests, pickle.dumps({"early": pickle.dumps((function, args, {}))}))
+        _early.append(_Early(begun, wanted, os.getcwd(), tuple(sys.path)))
+
+
+def _quiet() -> dict[str, str]:
+    """What is not said here."""
+    return {n: v for n, v in QUIET.items() if n not in os.environ}
+
+
+def _end_early() -> None:
+    while _early:
+        end_process(_early.pop().begun.process, grace_s=0.0)
+
+
+def _begun_for(env: Mapping[str, str | None]) -> tuple[_Begun, dict[str, str | None]]:
+    """An interpreter for this environment, one that was started early if that fits, and what to change in it."""
+    wanted = merged_environment(env)
+    with _lock:
+        for early in _early:
+            if early.fits(wanted):
+                _early.remove(early)
+                return early.begun, early.changes(wanted)
+    return _spawn(env), {}
+
+
+def _written(descriptor: int, body: bytes) -> None:
+    frame = memoryview(LENGTH.pack(len(body)) + body)
+    # A worker that died shows as the end of its responses.
+    with contextlib.suppress(BrokenPipeError):
+        while frame:
+            frame = frame[os.write(descriptor, frame) :]
+
+
+def _spawn(env: Mapping[str, str | None]) -> _Begun:
+    """Starts the interpreter."""
     import fcntl
 
+    kept = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the worker)
+    log = kept.fileno()
     fcntl.fcntl(log, fcntl.F_SETFL, fcntl.fcntl(log, fcntl.F_GETFL) | os.O_APPEND)
     child_requests, requests = os.pipe()
     responses, child_responses = os.pipe()
@@ -406,4 +486,4 @@ def _spawn(env: Mapping[str, str | None], log: int) -> tuple[subprocess.Popen[by
     finally:
         os.close(child_requests)
         os.close(child_responses)
-    return process, requests, responses
+    return _Begun(kept, process, requests, responses)

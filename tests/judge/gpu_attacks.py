@@ -59,7 +59,7 @@ TRITON_HOST = (
     of_triton("late-beside", f"""with torch.cuda.stream(side):
     torch.cuda._sleep(30_000_000)
     {ADDED}""", "the same on a stream that nobody waits for",
-              "unstable|incomplete-timing|implausible-timing|incorrect|decoy", "",
+              "unstable|incomplete-timing|implausible-timing|incorrect|decoy|timeout", "",
               "side = torch.cuda.Stream()\n"),
     of_triton("pointer", f"""if count[0] < {LATER} or x.data_ptr() not in kept:
     {HONEST}

@@ -114,10 +114,13 @@ def seen_through(target: str, bad: Sequence[Host], legal: Sequence[Host], judges
 
 
 def named(decoy: str, target: str) -> tuple[str, ...]:
-    """What it is called: of Triton on a GPU, host code that takes arrays for memory of its own is only wrong, and so is a text
-    that has another kernel for the interpreter."""
-    elsewhere = target.startswith("triton") and decoy in ("triton-by-numpy", "triton-two-texts") and a_gpu()
-    return ("decoy", "values", "runtime") if elsewhere else ("decoy",)
+    """What it is called: of Triton on a GPU, host code that does its work in memory of its own is only wrong, and so is a text
+    that has something else for the interpreter."""
+    elsewhere = target.startswith("triton") and decoy in ONLY_INTERPRETED and a_gpu()
+    return ("decoy", "incorrect", "runtime") if elsewhere else ("decoy",)
+
+
+ONLY_INTERPRETED = ("triton-by-numpy", "triton-by-number", "triton-two-texts", "triton-two-numbers")
 
 
 def a_gpu() -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 import portakern
 from portakern.errors import MissingRuleError
+from portakern.tools import workers
 from portakern.tools.workers import Job, WorkerFault, WorkerPool
 
 HERE = Path(__file__).parent
@@ -228,3 +229,34 @@ def gone_soon(pid: int) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def test_an_interpreter_that_was_started_early_is_a_worker(monkeypatch: pytest.MonkeyPatch):
+    """With the environment of the pool, of which it knew nothing."""
+    monkeypatch.setenv("REMOVED", "here")
+    workers.expect_one("worker_jobs:echo", 0)
+    workers.expect_one("worker_jobs:echo", 0)
+    (early,) = workers._early
+    with WorkerPool(2, env={"ADDED": "there", "REMOVED": None}) as pool:
+        jobs = [Job(name, "os:getenv", (name,)) for name in ("ADDED", "REMOVED")]
+        assert {o.id: o.value for o in pool.run(jobs)} == {"ADDED": "there", "REMOVED": None}
+        assert early.begun.process in [w._process for w in pool._workers] and not workers._early
+        assert pool.call("worker_jobs:echo", 1) == 1
+
+
+@pytest.mark.parametrize("other", ["PYTHONHASHSEED", "folder", "path", "ended"])
+def test_one_that_does_not_fit_is_not_taken(other: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    workers.expect_one("worker_jobs:echo", 0)
+    (early,) = workers._early
+    if other == "folder":
+        monkeypatch.chdir(tmp_path)
+    elif other == "path":
+        monkeypatch.syspath_prepend(str(tmp_path))
+    elif other == "ended":
+        early.begun.process.kill()
+        early.begun.process.wait(5)
+    with WorkerPool(1, env={other: "1"} if other.isupper() else {}) as pool:
+        assert pool.call("os:getcwd") == os.getcwd()
+        assert early.begun.process not in [w._process for w in pool._workers] and workers._early == [early]
+    workers._end_early()
+    assert early.begun.process.poll() is not None

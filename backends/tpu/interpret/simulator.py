@@ -46,6 +46,9 @@ RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interp
 UNSUPPORTED = r"(JaxRuntimeError: )?(NotImplementedError|AttributeError): "
 """What an interpreter raises of itself where it has no rule for something: it says nothing against the kernel."""
 
+FULL = r"(JaxRuntimeError: )?RESOURCE_EXHAUSTED: |MemoryError"
+"""What it raises where this machine's memory does not do: it fills the last block of every array up, which a TPU does not."""
+
 
 class PallasInterpreter:
     """Runs a Pallas source on the CPU."""
@@ -221,6 +224,9 @@ class _ShapedSource:
         if re.match(UNSUPPORTED, ran.error):
             raise SimulatorError(f"jax's {MODE_TITLES[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
                                  "smaller kernels may still run; what it computes is not known")  # fmt: skip
+        if re.match(FULL, ran.error):
+            raise SimulatorError(f"jax's interpreter fills arrays up to whole blocks, for which there is no room ({ran.error[:200]})",
+                                 "give sizes instead of open dims, or a schedule with tiles no larger than they are")
         if MODE_TITLES[mode] not in self.done:
             self.done.append(MODE_TITLES[mode])
         if ran.error:

@@ -163,3 +163,16 @@ def test_what_an_interpreter_lacks_says_nothing_against_a_kernel(monkeypatch: py
     executable.run(found, {})
     assert error(found["y"].array, reference("softmax_f32")(inputs64(program, found))) < 1e-6
     assert "memory and races not looked at" in executable.method and "plain interpreter" in executable.method
+
+
+def test_an_interpreter_without_room_says_nothing_against_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fills blocks up that a TPU leaves as they are; the worst of those that the fuzzer met asked for 30 GB."""
+    from portakern.backends.tpu.interpret.interpretation import Interpretation, RunResult
+
+    said = "JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 30129872264 bytes."
+    monkeypatch.setattr(Interpretation, "run", lambda self, arrays: RunResult(error=said))
+    program = programs()["add_bias_open"]
+    executable = language().simulator.load(language().emitter.emit(program, target()), None)
+    with pytest.raises(PortakernError, match="whole blocks, for which there is no room .*30129872264 bytes") as caught:
+        executable.run(buffers(program, {"M": 3, "N": 5}), {"M": 3, "N": 5})
+    assert caught.value.kind == "simulator" and "sizes instead of open dims" in caught.value.hint
