@@ -182,6 +182,8 @@ def test_every_offset_into_a_large_array_has_64_bits() -> None:
     assert "m = m_block.to(tl.int64) * BLOCK_M" in text and "pid = tl.program_id(0)\n" in text
     text = triton_language.emitter.emit(samples.column_sums(65536, 32776, "f32", (16, 64)), SM90).text
     assert "m = m0 + tl.arange(0, BLOCK_M).to(tl.int64)" in text
+    text = triton_language.emitter.emit(samples.add_bias(64, 1 << 26, "f32", (64, 64)), SM90).text
+    assert "m = tl.arange(0, BLOCK_M).to(tl.int64)" in text
 
 
 def test_foreign_text_without_the_entry_is_refused() -> None:

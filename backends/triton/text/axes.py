@@ -120,7 +120,7 @@ class TritonAxisText:
         if block in ("", "0"):
             a.start = "0"
             if spread:
-                self.out.line(f"{name} = {reach}")
+                self.out.line(f"{name} = {reach}{'.to(tl.int64)' if a.wide else ''}")
             return
         wide = a.wide and ".to(tl.int64)" not in block and not self._pid_is_wide()
         start = f"{block}{'.to(tl.int64)' if wide else ''} * {self._tile(axis)}"
