@@ -225,6 +225,23 @@ def test_the_neighbour_of_a_representable_product_is_rounded_too() -> None:
     assert error_ratio(out, "bf16", np.array([238 / 512], bfloat16)).max() > 1
 
 
+@pk.operator
+def narrowed(x: pk.Tensor["N", pk.f64]):
+    return pk.cast(x, pk.f16)
+
+
+def test_doubles_may_become_narrow_by_way_of_f32() -> None:
+    """As PyTorch's do: what is not a tie becomes one."""
+    x = np.array([1933.5 - 1e-7, 1933.4, 7.0])
+    out = bounds_of(narrowed, {"N": 3}, {"x": x}, "f64")[1]["out"]
+    once, twice = x.astype(np.float16), x.astype(f32).astype(np.float16)
+    assert once.tolist() != twice.tolist() == [1934, 1933, 7]
+    for found in (once, twice):
+        assert error_ratio(out, "f16", found).max() <= 1
+    assert error_ratio(out, "f16", np.array([1934, 1934, 7.01], np.float16)).tolist()[0] <= 1
+    assert (error_ratio(out, "f16", np.array([1935, 1934, 7.01], np.float16)) > 1).all()
+
+
 def test_bounds_are_not_sloppy() -> None:
     """A relative error of 1e-5 is outside every bound but that of running sums that cancel."""
     x = np.random.default_rng(0).standard_normal(200).astype(f32)

@@ -24,7 +24,8 @@ def _(op: t.Convert, v: Val) -> Val:
         return replace(v, x=r)  # widening
     if to.is_float and not have.is_float:
         return finish(op.dtype, v.x.astype(np.float64), v.e, [v])
-    spread = ends(lambda x: oracle.RULES[t.Convert](op, np.asarray(x)).astype(np.float64), v, r.astype(np.float64))
+    near = _by_way_of_f32(v) if to.is_float and have.name == "f64" and to.bits < 32 else v
+    spread = ends(lambda x: oracle.RULES[t.Convert](op, np.asarray(x)).astype(np.float64), near, r.astype(np.float64))
     if to.is_float and may_be_left_out(op) and to.bits < have.bits:
         unrounded = np.where(np.isfinite(r), np.abs(r - v.x), 0.0) + v.bound()
         return Val(r, np.maximum(spread, unrounded))
@@ -38,6 +39,11 @@ def _(op: t.Convert, v: Val) -> Val:
     limit = 2.0 ** (to.bits - (to.kind == "int"))  # what does not fit is undefined
     outside = ~(np.abs(v.x) < limit) if to.kind == "int" else ~((v.x > -1) & (v.x < limit))
     return Val(r, np.where(outside, np.inf, spread) if outside.any() else spread)
+
+
+def _by_way_of_f32(v: Val) -> Val:
+    """``v`` as far as it may be from itself where doubles become narrow floats in two steps, as processors and PyTorch do it."""
+    return replace(v, e=v.bound() + np.where(np.isfinite(v.x), DTYPES["f32"].rounding * np.abs(v.x), 0.0))
 
 
 def rounded_at_some_scale(op: t.Convert, v: Val) -> Val:
