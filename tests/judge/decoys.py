@@ -136,7 +136,10 @@ out.copy_(t.sum(1))""", "the sum of what each program left"),
            slow=True),
     triton("tuned", "tuned[(m,)](x, out, n, n)", "autotuning",
            "tuned = triton.autotune([triton.Config({'B': 32}), triton.Config({'B': 64})], key=['n'])(sums)\n"),
-    triton("described", "described[(1,)](x, out, m, n, 16, 32)", "tensor descriptors", """
+    triton("described", "triton.set_allocator(room)\ndescribed[(1,)](x, out, m, n, 16, 32)", "tensor descriptors", """
+def room(size, alignment, stream):
+    return torch.empty(size, dtype=torch.int8, device="cuda")
+
 @triton.jit
 def described(x, out, rows, n, A: tl.constexpr, B: tl.constexpr):
     tile = tl.make_tensor_descriptor(x, (rows, n), (n, 1), (A, B))

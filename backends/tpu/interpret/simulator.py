@@ -225,8 +225,9 @@ class _ShapedSource:
             raise SimulatorError(f"jax's {MODE_TITLES[mode].partition(' (')[0]} cannot run it ({ran.error[:300]})",
                                  "smaller kernels may still run; what it computes is not known")  # fmt: skip
         if re.match(FULL, ran.error):
-            raise SimulatorError(f"jax's interpreter fills arrays up to whole blocks, for which there is no room ({ran.error[:200]})",
-                                 "give sizes instead of open dims, or a schedule with tiles no larger than they are")
+            raise SimulatorError("jax's interpreter fills arrays up to whole blocks, for which there is no room "
+                                 f"({ran.error[:200]})",
+                                 "give sizes instead of open dims, or tiles no larger than dims are")  # fmt: skip
         if MODE_TITLES[mode] not in self.done:
             self.done.append(MODE_TITLES[mode])
         if ran.error:

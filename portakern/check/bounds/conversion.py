@@ -42,7 +42,7 @@ def _(op: t.Convert, v: Val) -> Val:
 
 
 def _by_way_of_f32(v: Val) -> Val:
-    """``v`` as far as it may be from itself where doubles become narrow floats in two steps, as processors and PyTorch do it."""
+    """``v`` as far as it may be from itself where doubles become narrow floats in two steps, as in PyTorch."""
     return replace(v, e=v.bound() + np.where(np.isfinite(v.x), DTYPES["f32"].rounding * np.abs(v.x), 0.0))
 
 

@@ -173,6 +173,6 @@ def test_an_interpreter_without_room_says_nothing_against_the_kernel(monkeypatch
     monkeypatch.setattr(Interpretation, "run", lambda self, arrays: RunResult(error=said))
     program = programs()["add_bias_open"]
     executable = language().simulator.load(language().emitter.emit(program, target()), None)
-    with pytest.raises(PortakernError, match="whole blocks, for which there is no room .*30129872264 bytes") as caught:
+    with pytest.raises(PortakernError, match=r"whole blocks, for which there is no room .*30129872264 bytes") as caught:
         executable.run(buffers(program, {"M": 3, "N": 5}), {"M": 3, "N": 5})
     assert caught.value.kind == "simulator" and "sizes instead of open dims" in caught.value.hint
