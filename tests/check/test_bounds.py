@@ -226,6 +226,20 @@ def test_the_neighbour_of_a_representable_product_is_rounded_too() -> None:
 
 
 @pk.operator
+def added_to_no_terms(x: pk.Tensor["M", "K"], y: pk.Tensor["K", "N"], z: pk.Tensor["M", "D"], w: pk.Tensor["D", "N"]):
+    return x @ y + pk.log_softmax(z @ w)
+
+
+def test_what_is_open_stays_open_beside_a_sum_of_no_terms() -> None:
+    """Its length times that bound is no number."""
+    rng = np.random.default_rng(0)
+    inputs = {"x": np.ones((2, 0), f32), "y": np.ones((0, 3), f32), "z": (rng.standard_normal((2, 8)) * 1e12).astype(f32),
+              "w": rng.standard_normal((8, 3)).astype(f32)}  # fmt: skip
+    out = bounds_of(added_to_no_terms, {"M": 2, "K": 0, "N": 3, "D": 8}, inputs)[1]["out"]
+    assert out.open().all() and np.isfinite(out.x).all()
+
+
+@pk.operator
 def narrowed(x: pk.Tensor["N", pk.f64]):
     return pk.cast(x, pk.f16)
 

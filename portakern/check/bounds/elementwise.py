@@ -28,10 +28,11 @@ def _sum(dtype: str, r: np.ndarray, a: Val, b: Val) -> Val:
         if (s := total.sum) is None:
             continue
         if not (total.exact and start.exact and exact_sum(dtype, start.x, s.total + np.abs(start.x))):
-            spread = spread + s.length * s.unit * (np.abs(start.x) + start.e + (s.total if total.exact else 0.0))
+            passed = s.length * s.unit * (np.abs(start.x) + start.e + (s.total if total.exact else 0.0))
+            spread = spread + np.where(np.isnan(passed), 0.0, passed)  # of a sum of no terms nothing passes, infinite or not
         made = Accumulated(s.length if made is None else s.length + made.length, s.unit, s.total + np.abs(start.x))
     doubt = np.logical_or.reduce([np.zeros(r.shape, bool), *(v.overflown for v in (a, b) if v.overflown is not None)])
-    finished = finish(dtype, r, np.where(np.isnan(spread), 0.0, spread), [a, b], doubt=doubt & ~certainly_nan(a, b))
+    finished = finish(dtype, r, spread, [a, b], doubt=doubt & ~certainly_nan(a, b))
     return replace(finished, sum=made, cancels=may_change_sign(finished, np.abs(a.x) + np.abs(b.x)))
 
 
