@@ -27,6 +27,7 @@ from portakern.torch_import.aten.complexes import Complex, complex_rule, from_pa
 from portakern.torch_import.aten.without import base_of, why_not
 from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
+from portakern.torch_import.picked import PICKS, Picked, has_picked, on_picked, picked, picks
 from portakern.torch_import.places import place_of
 from portakern.torch_import.rules import RULES, Call, is_float, rule_for, value, wide
 from portakern.torch_import.tables import tables_of
@@ -111,6 +112,7 @@ class Walk:
     numbers: dict[str, Traced] = field(default_factory=dict)
     refused: list[Any] = field(default_factory=list)
     why: dict[Any, str] = field(default_factory=dict)
+    picks: set[str] = field(default_factory=set)
 
     def graph(self) -> Graph:
         exported = self.captured.exported
@@ -311,21 +313,34 @@ class Walk:
         return any(n in self.refused for n in node.all_input_nodes)
 
     def applied(self, node: Any, name: str, fake: Any) -> Any:
+        kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
+        args = self.value(node.args)
+        if base_of(name) in PICKS and picks(name, args):
+            return self.picked(name, args, fake)
+        picked = has_picked([*args, *kwargs.values()])
+        if not picked and (told := next((s for s in _symbols(fake) if s in self.picks), None)):
+            raise NotImported(f"the size {told}, which follows from the numbers inside an array")
         results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
                         for f in (fake if isinstance(fake, list | tuple) else (fake,)))
         call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
-        kwargs = {k: self.value(v) for k, v in node.kwargs.items() if k not in DROPPED}
-        args = self.value(node.args)
+        if picked:
+            return _all_fitted(on_picked(node, call, args, kwargs), results)
         complex_ = has_complex([*args, *kwargs.values()]) or any(m is not None and m.complex for m in results)
         found = complex_rule(name) if complex_ else rule_for(name)
         if found is None:
             if (tensor := self.tables.value(node)) is not None:
                 return self.table(node, tensor)
             raise NotImported(why_not(name))
-        made = found(call, *args, **kwargs)
-        if not isinstance(fake, list | tuple):
-            return _fitted(made, results[0])
-        return tuple(_fitted(m, meta) for m, meta in zip(made, results, strict=False))
+        return _all_fitted(found(call, *args, **kwargs), results)
+
+    def picked(self, name: str, args: list[Any], fake: Any) -> Picked:
+        """Elements picked by a mask: their number is one inside an array, and as a size that of all lines."""
+        found = picked(name, args[0], args[1])
+        told = str(fake.shape[0].node.expr)
+        self.picks.add(told)
+        self.numbers[told] = found.number
+        self.sizes = Sizes({**self.sizes.known, told: found.mask.shape[0]})
+        return found
 
     def next_seed(self) -> Traced:
         """The operator's seed for the first random operation, and others derived from it for the next ones."""
@@ -417,6 +432,9 @@ class Walk:
         for spec, given in zip(exported.graph_signature.output_specs, each, strict=True):
             made = self.env.get(given) if hasattr(given, "op") else None
             made = to_pairs(made) if isinstance(made, Complex) else made
+            if isinstance(made, Picked):
+                self.miss(given, "an output", "how many elements a mask picks, which follows from the numbers inside an array")
+                continue
             if not isinstance(made, Traced):
                 if spec.kind.name == "TOKEN":
                     continue
@@ -467,15 +485,33 @@ def _is_assertion(node: Any) -> bool:
 
 
 def _contiguous(node: Any) -> bool:
+    """Whether its first operand is, as far as sizes say without the numbers inside an array."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
     first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
     asked = getattr(first, "is_contiguous", None)
-    return bool(asked()) if callable(asked) else True
+    return bool(asked()) if first is not None and callable(asked) and not free_unbacked_symbols(first) else True
+
+
+def _symbols(fake: Any) -> list[str]:
+    """Of the sizes of a result."""
+    each = fake if isinstance(fake, list | tuple) else (fake,)
+    sizes = (s for f in each for s in getattr(f, "shape", ()) if not isinstance(s, int))
+    return [str(x) for s in sizes for x in s.node.expr.free_symbols]
+
+
+def _all_fitted(made: Any, results: tuple[Meta | None, ...]) -> Any:
+    if not isinstance(made, tuple):
+        return _fitted(made, results[0])
+    return tuple(_fitted(m, meta) for m, meta in zip(made, results, strict=False))
 
 
 def _fitted(made: Any, meta: Meta | None) -> Any:
     """What a rule gave in the dtype and shape that PyTorch says."""
     if made is None or meta is None:
         return None
+    if isinstance(made, Picked):
+        return replace(made, lines=_fitted(made.lines, meta))
     if isinstance(made, Complex):
         of = replace(meta, complex=False)
         return Complex(_fitted(made.real, of), _fitted(made.imag, of))
