@@ -9,7 +9,7 @@ from portakern.backend import Source, Target
 from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, Printer, reached
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.names import CNames, identifier, size_name
+from portakern.emit.clike.names import CNames, identifier, means_something, size_name
 from portakern.emit.clike.terms import Name, PlanTerm, size_term
 from portakern.errors import ScheduleError
 from portakern.ir.program import Array, Nested, Program, nested
@@ -128,7 +128,8 @@ def _fits_the_stack(k: p.KernelPlan) -> None:
 
 def entry_name(program: Program) -> str:
     """The name of the host function: the operator's, unless C++ or the C library has taken it."""
-    return CNames().fresh(identifier(program.name), identifier(program.name) + "_op")
+    name = identifier(program.name)
+    return f"{name}_op" if means_something(name) else name
 
 
 def parameters(program: Program) -> list[tuple[str, str, str]]:

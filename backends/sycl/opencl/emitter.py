@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from portakern.backend import Missing, Source, Target
+from portakern.emit.clike.names import with_own_names
 from portakern.emit.launches import array_comments, repeat_comments
 from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
@@ -22,13 +23,13 @@ class OpenCLEmitter:
         return lacks(program, target)
 
     def plan(self, program: Program, target: Target) -> LoopPlan:
-        return plan_loops(program, target, paired=("bf16",))
+        return plan_loops(with_own_names(program), target, paired=("bf16",))
 
     def emit(self, program: Program, target: Target) -> Source:
         refuse(program, target, self.missing(program, target))
         helpers = Helpers()
         kernels = [print_kernel(k, helpers) for k in self.plan(program, target).kernels]
-        launches = tuple(launch(k) for k in program.kernels)
+        launches = tuple(launch(k) for k in with_own_names(program).kernels)
         parts = [_header(program)]
         if helpers.texts:
             parts.append(str(helpers))

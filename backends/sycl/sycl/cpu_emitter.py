@@ -7,6 +7,7 @@ from pathlib import Path
 
 from portakern.backend import Missing, Source, Target
 from portakern.emit.clike import inline_headers, reached, read_headers
+from portakern.emit.clike.names import with_own_names
 from portakern.emit.launches import array_comments, repeat_comments
 from portakern.emit.loops.plan import LoopPlan
 from portakern.ir.program import Program
@@ -25,12 +26,12 @@ class SyclCpuEmitter:
         return lacks(program, target)
 
     def plan(self, program: Program, target: Target) -> LoopPlan:
-        return plan_loops(program, target, paired=("bf16",))
+        return plan_loops(with_own_names(program), target, paired=("bf16",))
 
     def emit(self, program: Program, target: Target) -> Source:
         refuse(program, target, self.missing(program, target))
         words = SyclWords()
-        launches = tuple(launch(k) for k in program.kernels)
+        launches = tuple(launch(k) for k in with_own_names(program).kernels)
         parts: list[str] = []
         for number, (kernel, run) in enumerate(zip(self.plan(program, target).kernels, launches, strict=True)):
             parts.append("\n".join([*repeat_comments(program.repeats, number), launch_line(run), print_kernel(kernel, words)]))

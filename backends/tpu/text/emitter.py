@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from portakern.backend import Missing, Source, Target
@@ -56,6 +57,11 @@ MODULES = frozenset({"jax", "jnp", "pl", "pltpu", "functools"})
 """What the text calls the modules that it imports."""
 
 
+def entry_of(program: Program) -> str:
+    """The host function's name: the operator's, unless that means something else in the text."""
+    return f"run_{program.name}" if program.name in MODULES or program.name in operations.HELPERS else program.name
+
+
 class PallasEmitter:
     """Tile programs to plain Pallas that runs unchanged on a TPU host."""
 
@@ -72,7 +78,7 @@ class PallasEmitter:
         lines = writer.text()
         origins = tuple((n, where) for n, (_, where) in enumerate(lines, 1) if where)
         return Source(
-            target, program.name, program.name, "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
+            target, program.name, entry_of(program), "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
             options=(("origins", origins), ("typical", typical(program))),
         )  # fmt: skip
@@ -97,6 +103,7 @@ class _Writer:
     """One pass over a program that plans, writes, and notes what is missing on the way."""
 
     def __init__(self, program: Program, target: Target) -> None:
+        self.name, program = program.name, replace(program, name=entry_of(program))
         self.saturated = saturated(program)
         turned, self.scans = in_turns(narrowed(program))
         (self.program, self.assemblies), self.target = in_pieces(turned), target
@@ -149,7 +156,7 @@ class _Writer:
 
     def _check_arrays(self) -> None:
         device = self.target.device
-        for name in sorted({self.program.name, *self.program.sizes, *(a.name for a in self.program.arrays)} & MODULES):
+        for name in sorted({*self.program.sizes, *(a.name for a in self.program.arrays)} & MODULES):
             array = next((a for a in self.program.arrays if a.name == name), self.program.array_with(name))
             self.report(f"the name {name}, which a module has in the text", array, "another name")
         for array in self.program.arrays:
@@ -187,7 +194,7 @@ class _Writer:
 
     def text(self) -> list[Line]:
         device = self.target.device
-        lines: list[str] = [f'"""{self.program.name} for TPU {device.name} in Pallas, written by portakern.', ""]
+        lines: list[str] = [f'"""{self.name} for TPU {device.name} in Pallas, written by portakern.', ""]
         lines += [f"Schedule{f' of {p.name}' if len(self.kernels) > 1 else ''}: {p.kernel.schedule}"
                   for p, _ in self.kernels.values()]
         lines += ['"""', ""]

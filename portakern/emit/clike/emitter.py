@@ -8,6 +8,7 @@ from pathlib import Path
 from portakern.backend import Launch, Missing, Source, Target, TensorMap
 from portakern.dtypes import DTYPES
 from portakern.emit.clike.dialect import Dialect
+from portakern.emit.clike.names import with_own_names
 from portakern.emit.clike.plan import KernelPlan, ProgramPlan
 from portakern.emit.clike.planner import Planner
 from portakern.emit.clike.printer import Printer
@@ -43,6 +44,7 @@ class CLikeEmitter:
         return missing_rules(program, target, self.dialect(target))
 
     def plan(self, program: Program, target: Target) -> ProgramPlan:
+        program = with_own_names(program)
         self._refuse(program, target)
         dialect = self.dialect(target)
         kernels = tuple(self._fitting(program, k, dialect, target) for k in program.kernels)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from portakern.ir.functions import BINARY, UNARY
+from portakern.ir.program import Program
 
 KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
@@ -32,6 +34,38 @@ RESERVED = KEYWORDS | UNARY.keys() | BINARY.keys() | frozenset(
 def reserved(name: str) -> bool:
     """Whether a text in C++ cannot have a name of its own that is called so."""
     return name in RESERVED or name.startswith("__")
+
+
+LIBRARY = frozenset(
+    """abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc exp exp2 expm1 fabs fdim
+    floor fma fmod frexp hypot ilogb j0 j1 jn labs ldexp lgamma log log10 log1p log2 logb lrint lround modf nan
+    nearbyint nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc y0 y1 yn gamma drem
+    significand sincos norm rnorm rsqrt abort atexit atoi bsearch calloc clock close dup exit fork free getenv index
+    kill link malloc memchr memcmp memcpy memmove memset open pause pipe printf putchar puts qsort raise rand random
+    read realloc remove rename select send signal sleep socket srand strcmp strcpy strlen strtol system time wait
+    write""".split()  # noqa: SIM905
+)
+"""Functions of the C library, of CUDA's and of its like: a kernel that is called so would be another form of them, or be called
+in their place."""
+
+
+def means_something(name: str) -> bool:
+    """Whether a function of the text cannot be called so."""
+    return reserved(name) or name in LIBRARY
+
+
+def with_own_names(program: Program) -> Program:
+    """``program`` without kernels that are called as a keyword or a function is: an operator may be, ``exp`` or ``kernel``."""
+    taken = {k.name for k in program.kernels}
+
+    def own(name: str) -> str:
+        if not means_something(name):
+            return name
+        return next(n for n in (f"{name}_kernel{i}" for i in ("", *range(2, len(taken) + 3))) if n not in taken)
+
+    if all(own(k.name) == k.name for k in program.kernels):
+        return program
+    return replace(program, kernels=tuple(replace(k, name=own(k.name)) for k in program.kernels))
 
 
 def size_name(size: str) -> str:
