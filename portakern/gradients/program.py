@@ -26,7 +26,7 @@ def backward_program(program: TensorProgram, wrt: Sequence[str], save: Sequence[
     with recording() as ops:
         made = differentiated(program, {a.name: Traced(a) for a in args}, wrt, save)
         ops.append(Yield(tuple(x.op for x in made.values())))
-    found = TensorProgram(f"{program.name}_grad", Block(args, tuple(ops)), tuple(made), program.scalars)
+    found = TensorProgram(f"{program.name}_grad", Block(args, tuple(ops)), tuple(made), program.scalars, program.ranges)
     found = canonicalise(found)
     verify_tensor_program(found)
     return found

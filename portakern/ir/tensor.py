@@ -748,11 +748,13 @@ class TensorProgram(Function):
     """What an operator computes: its arguments are the inputs (and run-time scalars), its yielded values the outputs.
 
     ``outputs`` names them in order; ``scalars`` the arguments that are numbers, given by value.  Others without dims are
-    arrays of one element, which lie wherever the caller has them.
+    arrays of one element, which lie wherever the caller has them.  ``ranges`` are arguments whose numbers never change, with
+    the least and the largest of them.
     """
 
     outputs: tuple[str, ...]
     scalars: tuple[str, ...] = ()
+    ranges: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def results(self) -> tuple[Op, ...]:

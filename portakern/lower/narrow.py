@@ -11,7 +11,7 @@ from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import Convert, DimSize, Expand, Iota, Literal, Map, RandomBits, TensorProgram, tensor_type
-from portakern.lower import small_integers
+from portakern.lower import saturation, small_integers
 from portakern.lower.random_bits import MULTIPLIERS, WEYL
 
 rules = Rules()
@@ -21,7 +21,7 @@ SIGN = 2**31
 
 def without_wide_integers(program: TensorProgram) -> TensorProgram:
     """``program`` with what is known here of u32 and i64 said in i32; anything else stays as it is."""
-    return canonicalise(program, rules + small_integers.rules)
+    return canonicalise(saturation.limited(program), rules + small_integers.rules)
 
 
 # ---- random bits ---------------------------------------------------------------------------------------------------------

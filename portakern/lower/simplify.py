@@ -37,6 +37,7 @@ from portakern.lower import (
     groups,
     joining,
     kept,
+    lookups,
     ones,
     orders,
     pages,
@@ -62,7 +63,7 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     windowed = reaching + windows.rules if reach else windows.rules
     ordered = orders.rules(picks, run) + scatters.rules(picks, run) + random_bits.rules
     shapes = ones.rules + joining.rules + splitting.rules + groups.rules(step, picks)
-    first = repeated.rules + decided.rules + pages.rules + rules
+    first = repeated.rules + decided.rules + pages.rules + (rules if picks else rules + lookups.rules)
     every = first + shapes + pieces.views + pieces.work + windowed + ordered
     if not (shares and kept.may_grow(program)):
         return canonicalise(program, every)

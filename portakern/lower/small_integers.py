@@ -7,17 +7,19 @@ float.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
-from math import prod
+from math import isfinite, prod
 
 from portakern.dtypes import DTYPES
-from portakern.ir.core import Op
+from portakern.ir.core import Op, Result
 from portakern.ir.functions import COMPARE
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
     ArgFold,
+    Assemble,
     Concat,
     Convert,
     Cumulate,
@@ -32,8 +34,12 @@ from portakern.ir.tensor import (
     PadWith,
     Reshape,
     Scatter,
+    SegmentContract,
+    SegmentFold,
     Slice,
+    Sort,
     Transpose,
+    Windows,
     tensor_type,
 )
 
@@ -98,9 +104,16 @@ def padded(op: PadWith) -> Op | None:
     return _widened(op, replace(op, x=x)) if x is not None else None
 
 
-@rules.on(Concat)
-def joined(op: Concat) -> Op | None:
-    parts = _all_small(op.parts) if _wide(op) else None
+@rules.on(Windows)
+def windowed(op: Windows) -> Op | None:
+    x = small(op.x) if _wide(op) and fits(_one(op.fill)) else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
+
+
+@rules.on(Concat, Assemble)
+def joined(op: Concat | Assemble) -> Op | None:
+    filled = isinstance(op, Assemble) and op.fill is not None
+    parts = _all_small(op.parts) if _wide(op) and (not filled or fits(_one(op.fill))) else None  # type: ignore[union-attr]
     return _widened(op, replace(op, parts=parts)) if parts is not None else None
 
 
@@ -117,6 +130,26 @@ def computed(op: Map) -> Op | None:
     if args is None or not fits(range_of(op)):
         return None
     return _widened(op, replace(op, args=(*op.args[: len(op.args) - len(values)], *args)))
+
+
+@rules.on(Map)
+def decided(op: Map) -> Op | None:
+    """Whether an index is below 0, say, where it is known not to be."""
+    if op.fn not in _BELOW or not DTYPES[tensor_type(op.args[0]).dtype].is_int:
+        return None
+    x, y = (range_of(a) for a in op.args)
+    found = None if x is None or y is None else _BELOW[op.fn](x, y)
+    return None if found is None else Expand(Literal(found, "bool"), tensor_type(op).shape, ())
+
+
+@rules.on(Map)
+def chosen(op: Map) -> Op | None:
+    """The one side that is ever taken."""
+    test = op.args[0].x if isinstance(op.args[0], Expand) else op.args[0]
+    if op.fn != "select" or not isinstance(test, Literal):
+        return None
+    taken, shape = op.args[1 if test.value else 2], tensor_type(op).shape
+    return taken if tensor_type(taken).shape == shape else Expand(taken, shape, ())
 
 
 @rules.on(Fold)
@@ -156,26 +189,54 @@ def picked(op: Gather) -> Op | None:
 @rules.on(Scatter)
 def put(op: Scatter) -> Op | None:
     at = small(op.indices) if _wide(op.indices) else None
-    return replace(op, indices=at) if at is not None else None
+    if at is not None:
+        return replace(op, indices=at)
+    both = _all_small((op.x, op.updates)) if _wide(op) and fits(range_of(op)) else None
+    return _widened(op, replace(op, x=both[0], updates=both[1])) if both is not None else None
+
+
+@rules.on(SegmentFold)
+def in_segments(op: SegmentFold) -> Op | None:
+    at = small(op.offsets) if _wide(op.offsets) else None
+    if at is not None:
+        return replace(op, offsets=at)
+    x = small(op.x) if _wide(op) and fits(range_of(op)) else None
+    return _widened(op, replace(op, x=x)) if x is not None else None
+
+
+@rules.on(SegmentContract)
+def in_groups(op: SegmentContract) -> Op | None:
+    at = small(op.groups) if _wide(op.groups) else None
+    return replace(op, groups=at) if at is not None else None
+
+
+@rules.on(Result)
+def sorted_(op: Result) -> Op | None:
+    """What is sorted, and the places where it was."""
+    sort = op.source
+    if not isinstance(sort, Sort) or not _wide(sort.x) or (x := small(sort.x)) is None:
+        return None
+    new = Result(replace(sort, x=x), op.index)
+    return _widened(op, new) if op.index == 0 else new
 
 
 # ---- ranges -----------------------------------------------------------------------------------------------------------
 
 
-def range_of(op: Op) -> Range | None:
-    """Between which numbers the elements of an array of integers are; ``None`` where 64 bits may be needed."""
-    return _Ranges().of(op)
+def range_of(op: Op, known: Mapping[Op, Range] | None = None) -> Range | None:
+    """Between which numbers the elements of an array of integers are, where ``known`` are; ``None`` for floats."""
+    return Ranges(known).of(op)
 
 
 DEEPEST = 60
 """Of what so many operations were before nothing is known: Python's stack is no deeper than some hundreds of them."""
 
 
-class _Ranges:
-    """Of one question, whose operations may be asked for many times."""
+class Ranges:
+    """Of questions whose operations may be asked for many times."""
 
-    def __init__(self) -> None:
-        self.known: dict[int, Range | None] = {}
+    def __init__(self, known: Mapping[Op, Range] | None = None) -> None:
+        self.known: dict[int, Range | None] = {id(op): r for op, r in (known or {}).items()}
         self.depth = 0
 
     def of(self, op: Op) -> Range | None:
@@ -187,9 +248,10 @@ class _Ranges:
 
     def _of(self, op: Op) -> Range | None:
         dtype = DTYPES[tensor_type(op).dtype]
-        whole = None if not (dtype.is_int or dtype.name == "bool") or dtype.bits > 32 else _of_dtype(dtype.name)
-        found = self._found(op) if self.depth <= DEEPEST else None
-        return found if found is not None and (whole is None or fits(found)) else whole
+        if not dtype.is_int and dtype.name != "bool":
+            return None
+        whole, found = _of_dtype(dtype.name), self._found(op) if self.depth <= DEEPEST else None
+        return found if found is not None and whole[0] <= found[0] and found[1] <= whole[1] else whole  # else it may wrap
 
     def _found(self, op: Op) -> Range | None:
         match op:
@@ -202,6 +264,8 @@ class _Ranges:
             case ArgFold():
                 extent = tensor_type(op.x).shape[op.axis]
                 return (0, max(0, _extent(extent) - 1)) if _static(extent) else None
+            case Convert(x=Map(fn="min") as x) if _is_float(x):
+                return _of_limited(x)
             case Convert() | Expand() | Reshape() | Transpose() | Slice() | Flip():
                 integers = DTYPES[tensor_type(op.x).dtype].is_int or tensor_type(op.x).dtype == "bool"
                 return self.of(op.x) if integers else None
@@ -211,25 +275,55 @@ class _Ranges:
                 return _either(self.of(op.x), _one(op.fill))
             case Concat():
                 return reduce(_either, map(self.of, op.parts))
-            case Fold() | Cumulate():
+            case Fold() | Cumulate() | SegmentFold():
                 return self._summed(op)
+            case Scatter():
+                return self._put(op)
+            case Windows():
+                return _either(self.of(op.x), _one(op.fill)) if op.reaching else self.of(op.x)
+            case Assemble():
+                parts = reduce(_either, map(self.of, op.parts))
+                return parts if op.fill is None else _either(parts, _one(op.fill))
+            case Result(source=Sort() as sort, index=0):
+                return self.of(sort.x)
             case Map() if op.fn in _OF:
                 args = [self.of(x) for x in (op.args[1:] if op.fn == "select" else op.args)]
                 return None if any(r is None for r in args) else _OF[op.fn](*args)
             case _:
                 return None
 
-    def _summed(self, op: Fold | Cumulate) -> Range | None:
+    def _put(self, op: Scatter) -> Range | None:
+        x, new, count = self.of(op.x), self.of(op.updates), tensor_type(op.updates).shape[op.axis]
+        if op.mode in ("set", "max", "min"):
+            return _either(x, new)
+        if op.mode != "add" or x is None or new is None or not _static(count):
+            return None
+        return x[0] + min(0, new[0] * _extent(count)), x[1] + max(0, new[1] * _extent(count))
+
+    def _summed(self, op: Fold | Cumulate | SegmentFold) -> Range | None:
         x, shape = self.of(op.x), tensor_type(op.x).shape
         axes = op.axes if isinstance(op, Fold) else (op.axis,)
         if x is None or not all(_static(shape[a]) for a in axes):
             return None
         count = prod(_extent(shape[a]) for a in axes)
         if op.fn in ("max", "min"):  # of nothing it is a number that 32 bits do not have
-            return x if count and not (isinstance(op, Cumulate) and op.exclusive) else None
+            nothing = not count or isinstance(op, SegmentFold) or (isinstance(op, Cumulate) and op.exclusive)
+            return None if nothing else x
         if op.fn != "sum":
             return None
         return min(0, x[0] * count), max(0, x[1] * count)
+
+
+def _is_float(op: Op) -> bool:
+    return DTYPES[tensor_type(op).dtype].is_float
+
+
+def _of_limited(op: Map) -> Range | None:
+    """Integers that a float is made to which is limited to numbers; 0 is what TPUs make of NaN."""
+    match op:
+        case Map(args=(Map(fn="max", args=(_, Literal(value=low))), Literal(value=high))) if isfinite(low) and isfinite(high):
+            return min(0, int(low)), max(0, int(high))
+    return None
 
 
 def _of_dtype(name: str) -> Range:
@@ -269,6 +363,20 @@ def _remainders(a: Range, b: Range) -> Range | None:
     return (0, b[1] - 1) if b[0] > 0 else None
 
 
+def _below(a: Range, b: Range) -> bool | None:
+    return True if a[1] < b[0] else False if a[0] >= b[1] else None
+
+
+_BELOW = {"lt": _below, "gt": lambda a, b: _below(b, a)}
+"""What comparisons of numbers in two ranges give, where they all give the same."""
+
+
+def _of_bits(a: Range, b: Range) -> Range:
+    """As many bits as the longer one has."""
+    bits = max((n if n >= 0 else ~n).bit_length() for n in (*a, *b))
+    return (0 if a[0] >= 0 and b[0] >= 0 else -(2**bits)), 2**bits - 1
+
+
 _OF = {
     "neg": lambda a: (-a[1], -a[0]),
     "abs": lambda a: (max(0, a[0], -a[1]), max(-a[0], a[1])),
@@ -280,5 +388,8 @@ _OF = {
     "select": _either,
     "floordiv": _quotients,
     "rem": _remainders,
+    "and": _of_bits,
+    "or": _of_bits,
+    "xor": _of_bits,
 }
 """Ranges of functions whose value of 32 bits is that of 64 where it fits."""

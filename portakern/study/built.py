@@ -288,7 +288,9 @@ class Built:
                                      hint="pass numpy, torch, cupy or jax arrays, or anything else that speaks DLPack")
                 continue
             have = dtype_of(x)
-            if have != t.dtype:
+            # What a device without i64 takes as i32 may be so already: libraries for it may have no other.
+            as_taken = have == "i32" and t.dtype == "i64" and "i64" not in self.target.device.dtypes
+            if have != t.dtype and not as_taken:
                 raise UsageError(f"{arg.name} is {have}, this build takes {t.dtype}",
                                  hint=f"build it for {have}, or cast the array")
 

@@ -134,17 +134,29 @@ def _first_but(avoided: Collection[str], nest: Nest, space: Sequence[Schedule]) 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
     """Raise :class:`UnsupportedDtype` when an input or output has a dtype that the device does not list.
 
-    Integer inputs are left to the emitter, which may take indices of 64 bits in another form.
+    Integer inputs are left to the emitter, which may take indices of 64 bits in another form; so are results of 64 bits that
+    are known to fit into 32.
     """
+    from portakern.lower.narrow import without_wide_integers
+    from portakern.lower.small_integers import small
+
     device = target.device
     inputs = [a for a in program.args if not DTYPES[tensor_type(a).dtype].is_int]
-    used = {tensor_type(x).dtype: x for x in (*program.results, *inputs)}
-    for dtype, op in used.items():
-        if dtype not in device.dtypes:
+    for op in (*program.results, *inputs):
+        dtype = tensor_type(op).dtype
+        if dtype not in device.dtypes and dtype != "i64":
             instead = device.alternatives.get(dtype)
             hint = f"use {instead}" if instead else f"{device.name} has {', '.join(device.dtypes)}"
             raise UnsupportedDtype(f"{target} has no {dtype}, which {program.name} is asked in", hint=hint,
                                    where=str(op.loc or ""))
+    if "i64" in device.dtypes or all(tensor_type(r).dtype != "i64" for r in program.results):
+        return
+    for name, op in zip(program.outputs, without_wide_integers(program).results, strict=True):
+        if tensor_type(op).dtype == "i64" and small(op) is None:
+            raise UnsupportedDtype(
+                f"{target} has no i64, and the numbers of {name} in {program.name} are not known to fit into 32 bits",
+                hint="places, counts and what is limited (pk.clip, torch.clamp) are known to; or give back i32, or f32",
+                where=str(op.loc or ""))  # fmt: skip
 
 
 @dataclass(frozen=True)

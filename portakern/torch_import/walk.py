@@ -151,7 +151,8 @@ class Walk:
             raise MissingRuleError(f"{self.name} cannot be imported", where=str(self.captured.loc or ""),
                                    missing=("its results are constant: they follow from none of its arrays",))  # fmt: skip
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
-        program = replace(program, body=body, scalars=(SEED,) if seed else ())
+        ranges = _ranges(program, {**self.lifted, **constants})
+        program = replace(program, body=body, scalars=(SEED,) if seed else (), ranges=ranges)
         verify_tensor_program(program)
         unsettled = tuple(dict.fromkeys(str(place_of(n) or n) for n in self.tables.unsettled))
         return Graph(program, tuple(kept), unused, updates, bool(seed), constants, unsettled)
@@ -455,6 +456,12 @@ class Walk:
 
 _MISUSED = (TypeError, ValueError, AttributeError, KeyError, IndexError, AssertionError, ZeroDivisionError)
 """What a rule raises on arguments that it was not written for."""
+
+
+def _ranges(program: TensorProgram, constants: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
+    """Which numbers the constants of 64-bit integers have: a device may have no more than 32 bits."""
+    wide = (a.name for a in program.args if a.name in constants and tensor_type(a).dtype == "i64")
+    return tuple((n, int(constants[n].min()), int(constants[n].max())) for n in wide if constants[n].size)
 
 
 def _is_lifted(kind: str, path: str) -> bool:

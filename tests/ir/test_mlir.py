@@ -37,7 +37,7 @@ def test_the_form_of_a_tensor_program() -> None:
         '  %2 = "pk.fold"(%1) {fn = "sum", axes = [1 : i64]} : (tensor<?x?xf32>) -> tensor<?xf32>\n'
         '  %3 = "pk.convert"(%2) {dtype = "bf16"} : (tensor<?xf32>) -> tensor<?xbf16>\n'
         '  "pk.give"(%3) {operandSegmentSizes = array<i32: 1>} : (tensor<?xbf16>) -> ()\n'
-        '}) {sym_name = "row_sum", outputs = ["out"], scalars = []} : () -> ()\n'
+        '}) {sym_name = "row_sum", outputs = ["out"], scalars = [], ranges = []} : () -> ()\n'
     )
 
 

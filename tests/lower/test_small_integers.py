@@ -11,6 +11,7 @@ import portakern as pk
 from portakern.ir.oracle import evaluate
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 from portakern.lower.narrow import without_wide_integers
+from portakern.lower.small_integers import small
 from portakern.spec.operator import operator
 
 pytestmark = pytest.mark.quick
@@ -94,3 +95,47 @@ def test_numbers_of_nothing_and_of_many_steps_stay_the_same(op: Any, dims: dict[
     x = {"x": np.ones(tuple(dims.values()), np.float32)}
     for name, want in evaluate(program, x).items():
         np.testing.assert_array_equal(evaluate(narrow, x)[name], want)
+
+
+@operator
+def put_and_cut(x: T["M", "N"]):
+    """Counts that are scattered, windows of places, pieces, sorted places."""
+    at = wide(pk.argmax(x, axis=1))
+    counts = pk.scatter(pk.zeros((x.shape[1],), pk.i64), at, at * 0 + 1, axis=0)
+    joined = pk.concat([counts, at, pk.pad(at, [(1, 2)], -1)], axis=0)
+    return joined, pk.sort(at, axis=0), (at & 3) ^ 1
+
+
+def test_results_are_32_bits_up_to_a_conversion():
+    program = put_and_cut.program({"M": 6, "N": 9}, {}, "f32")
+    narrow = without_wide_integers(program)
+    assert all(small(r) is not None and tensor_type(r).dtype == "i64" for r in narrow.results)
+    assert sum(tensor_type(op).dtype == "i64" for op in narrow.body.ops if isinstance(op.type, TensorType)) == 3, narrow
+    x = {"x": np.random.default_rng(0).standard_normal((6, 9)).astype(np.float32)}
+    for name, want in evaluate(program, x).items():
+        np.testing.assert_array_equal(evaluate(narrow, x)[name], want)
+
+
+@operator
+def wrapped(x: T["M", pk.i8]):
+    """The absolute value of -128 has 8 bits no more, and is -128 again."""
+    return pk.cast(abs(x) < 0, pk.f32), pk.cast(-x > 127, pk.f32), wide(abs(x)) * 3
+
+
+def test_what_wraps_in_few_bits_is_any_of_them():
+    program = wrapped.program({"M": 4}, {}, "f32")
+    x = {"x": np.array([-128, 127, 0, -5], np.int8)}
+    for name, want in evaluate(program, x).items():
+        np.testing.assert_array_equal(evaluate(without_wide_integers(program), x)[name], want)
+
+
+@operator
+def never_below(x: T["M", "N"]):
+    """Places are not below 0, and are below their size."""
+    at = pk.argmax(x, axis=1)
+    return pk.where(at < 0, at + 7, at), pk.cast(at < x.shape[1], pk.f32)
+
+
+def test_comparisons_that_ranges_decide_are_gone():
+    narrow = without_wide_integers(never_below.program({"M": 5, "N": 7}, {}, "f32"))
+    assert "map('lt'" not in str(narrow) and "select" not in str(narrow)

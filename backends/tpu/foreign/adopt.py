@@ -14,7 +14,8 @@ CONVENTION = (
     "Python text that imports jax and Pallas and defines a function named as the operator (or named by `entry`): it takes "
     "the operator's inputs as jax arrays in order, then its run-time scalars, and returns the output (a tuple if there are "
     "several). It calls pl.pallas_call without `interpret`; shapes are static while it is traced, so it may read sizes "
-    "from x.shape. Beside kernels it may move, pad and cast arrays, but must leave the maths to kernels."
+    "from x.shape. Beside kernels it may move, pad and cast arrays, but must leave the maths to kernels. "
+    "Arrays of int64 come as int32, limited to its range; results that are int64 are returned as int32."
 )
 
 

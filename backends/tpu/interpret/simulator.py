@@ -25,7 +25,7 @@ from portakern.tools.cache import Cache, digest
 
 from ..trace.environment import ENVIRONMENT, HINT, package_version
 from ..trace.faces import must_be
-from ..trace.host_arrays import as_numpy, like, narrowed, store
+from ..trace.host_arrays import as_numpy, like, narrowed, store, widened
 from .diagnostics import Diagnostic, fault
 
 STRICT_ELEMENTS = 65536
@@ -124,7 +124,8 @@ class PallasExecutable:
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Interpret on arrays of any library; outputs come back as arrays of the first input's library."""
         arrays = [narrowed(as_numpy(x)) for x in inputs]
-        results = tuple(like(inputs[0], r) for r in self._shaped(arrays).run(arrays))
+        found = zip(self.source.by_role("output"), self._shaped(arrays).run(arrays), strict=True)
+        results = tuple(like(inputs[0], widened(a, r)) for a, r in found)
         return results[0] if len(results) == 1 else results
 
     def _shaped(self, arrays: Sequence[np.ndarray]) -> _ShapedSource:

@@ -12,7 +12,7 @@ from portakern.errors import PortakernError, RuntimeFault, UsageError
 from portakern.launch.prepared import PythonPrepared
 
 from ..trace.environment import package_version
-from ..trace.host_arrays import as_numpy, like, narrowed, store
+from ..trace.host_arrays import as_numpy, like, narrowed, store, widened
 from . import chips, staging
 
 UNPROVED = "a path that was tested against a stand-in and has met no TPU yet"
@@ -66,8 +66,10 @@ class TpuExecutable:
         """On arrays of any library.  Of jax's arrays the results are jax's, on the chip, and may still be under way; of others
         they are the library's, in the host's memory."""
         results = self._called(self.function, [self._there(x) for x in inputs])
-        found = results if _of_jax(inputs) else tuple(like(_example(inputs), np.array(x)) for x in results)
-        return found[0] if len(found) == 1 else found
+        if not _of_jax(inputs):
+            arrays = zip(self.source.by_role("output"), results, strict=True)
+            results = tuple(like(_example(inputs), widened(a, np.array(x))) for a, x in arrays)
+        return results[0] if len(results) == 1 else results
 
     def prepare(self, inputs: Sequence[Any], sizes: Mapping[str, int], outputs: Sequence[Any] | None = None) -> Any:
         """jax's arrays are never written: a prepared call of them gives new ``outputs`` each time."""

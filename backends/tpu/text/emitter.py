@@ -16,7 +16,7 @@ from portakern.ir.tile import BufferType, Cast, Dot, For, Kernel, TileType, tile
 
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.framed import framed, frames_of
-from ..planning.int64_inputs import narrowed, saturated
+from ..planning.int64_arrays import narrowed
 from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
 from ..planning.picks import reference
@@ -104,8 +104,8 @@ class _Writer:
 
     def __init__(self, program: Program, target: Target) -> None:
         self.name, program = program.name, replace(program, name=entry_of(program))
-        self.saturated = saturated(program)
-        turned, self.scans = in_turns(narrowed(program))
+        self.narrow = narrowed(program)
+        turned, self.scans = in_turns(self.narrow.program)
         (self.program, self.assemblies), self.target = in_pieces(turned), target
         program = self.program
         self.problems: list[Missing] = []
@@ -142,7 +142,7 @@ class _Writer:
                      *(f"{a.buffer}_ref" for a in plan.writes)]
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
-            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.saturated,
+            self.entry = entry_lines(program, self.kernels, self.report, target.device, self.narrow,
                                       self.assemblies, self.scans)
 
     @property
@@ -160,7 +160,10 @@ class _Writer:
             array = next((a for a in self.program.arrays if a.name == name), self.program.array_with(name))
             self.report(f"the name {name}, which a module has in the text", array, "another name")
         for array in self.program.arrays:
-            if array.dtype not in device.dtypes or array.dtype not in operations.JNP:
+            if array.dtype == "i64":
+                self.report(f"the dtype i64 of {array.name}: {device.name} has none, and what is computed of it is not known "
+                            "to fit into 32 bits", array, "i32, or numbers that are limited first (pk.clip, torch.clamp)")
+            elif array.dtype not in device.dtypes or array.dtype not in operations.JNP:
                 self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", array,
                             device.alternatives.get(array.dtype, ""))
             if isinstance(array.type, BufferType) and array.type.strides is not None:

@@ -13,6 +13,7 @@ from portakern.ir.size import Size, Sym
 from portakern.ir.tile import Binary, BufferType, Cast, Const, Extent, Index, buffer_type
 
 from ..planning.blocks import BlockAccess, Span, empty, host_unview, host_view, padded, shape_text, tuple_text
+from ..planning.int64_arrays import Narrowed, Range
 from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.loops import ReportMissing
 from ..planning.picks import at, picked_text, reference
@@ -28,13 +29,16 @@ from .regions import KernelBody, Line
 
 
 def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, KernelBody]], report: ReportMissing,
-                device: Device, saturated: Sequence[str] = (), assemblies: Sequence[Assembly] = (),
+                device: Device, narrow: Narrowed, assemblies: Sequence[Assembly] = (),
                 scans: Mapping[str, Scan] | None = None) -> list[Line]:
-    """The function the operator is called by; 64-bit inputs in ``saturated`` are made 32-bit ones first."""
+    """The function the operator is called by.  ``narrow`` says which inputs of 64-bit integers are made 32-bit ones first, and
+    which outputs 64-bit ones in the end, where jax has such."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
     lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
     lines += [f"    {line}" for line in _read_sizes(program, report)]
-    lines += [f"    {name} = jnp.clip({name}, -(2**31), 2**31 - 1).astype(jnp.int32)" for name in saturated]
+    if narrow.limits:
+        lines.append("    # Without jax_enable_x64 jax itself drops the upper half of int64 before it comes here.")
+    lines += [f"    {_limited(a.name, narrow.limits[a.name])}" for a in inputs if a.name in narrow.limits]
     ready = {a.name for a in inputs}
     lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
 
@@ -46,15 +50,32 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
                 made += _turns(program, item.repeat, scan, ready, pad, partial(launched, item.inside))
             else:
                 plan, body = plans[item]
-                made += [f"{pad}{line}" for line in _launch(program, plan, body, device, ready)]
+                made += [f"{pad}{line}" for line in _launch(program, plan, body, device, ready, narrow)]
                 ready.update(a.buffer for a in plan.writes)
             made += [f"{pad}{line}" for line in _assembled(program, assemblies, ready)]
         return made
 
     lines += launched(nested(len(program.kernels), program.repeats), "    ")
     lines += [f"    {a.name} = {filled(a)}" for a in outputs if a.name not in ready]
-    lines.append(f"    return {', '.join(a.name for a in outputs)}")
+    if narrow.widened:
+        lines.append("    # int is int64 where jax has such numbers (jax_enable_x64), else int32; all of these fit.")
+    lines.append(f"    return {', '.join(a.name + '.astype(int)' * (a.name in narrow.widened) for a in outputs)}")
     return [(line, "") for line in lines]
+
+
+def _limited(name: str, limits: Range) -> str:
+    """64-bit integers as 32-bit ones: what lies outside of ``limits`` is moved to the nearer one."""
+    low, high = map(_number, limits)
+    return f"{name} = jnp.clip({name}, {low}, {high}).astype(jnp.int32)"
+
+
+def _number(n: int) -> str:
+    """Large powers of two as such, and the last number before one."""
+    size = n + 1 if n > 0 and n & (n + 1) == 0 else n
+    bits = abs(size).bit_length() - 1
+    if bits < 16 or abs(size) != 1 << bits:
+        return str(n)
+    return f"-(2**{bits})" if n < 0 else f"2**{bits}{' - 1' * (size - n)}"
 
 
 def _turns(program: Program, repeat: Repeat, scan: Scan, ready: set[str], pad: str,
@@ -110,7 +131,8 @@ def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
     return [f"{name} = {reading}" for name, reading in told.items()]
 
 
-def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device, ready: set[str]) -> list[str]:
+def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device, ready: set[str],
+            narrow: Narrowed) -> list[str]:  # fmt: skip
     """The statements around one ``pl.pallas_call``."""
     written = [program.array(a.buffer) for a in plan.writes]
     lines = []
@@ -131,7 +153,8 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
         return [*lines, *run]
     zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, shape_of(a))))}, {operations.JNP[a.dtype]})" for a in written)
     whole = len(program.kernels) == 1 and not program.repeats
-    if whole and [a.name for a in written] == [a.name for a in program.by_role("output")]:
+    outputs = [a.name for a in program.by_role("output")]
+    if whole and [a.name for a in written] == outputs and not narrow.widened:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 

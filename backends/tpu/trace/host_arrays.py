@@ -10,11 +10,17 @@ import numpy as np
 
 from portakern.backend import HostBuffer, Source
 from portakern.errors import RuntimeFault
+from portakern.ir.program import Array
 
 
 def narrowed(x: np.ndarray) -> np.ndarray:
     """64-bit integers saturated to 32 bits, as the entry takes them: jax without x64 would keep their low bits only."""
     return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32) if x.dtype == np.int64 else x
+
+
+def widened(array: Array, result: np.ndarray) -> np.ndarray:
+    """A result that ``array`` is of int64 and jax of int32, since it has no more bits without x64, as int64."""
+    return result.astype(np.int64) if array.dtype == "i64" and result.dtype == np.int32 else result
 
 
 def as_numpy(x: Any) -> np.ndarray:
@@ -53,6 +59,7 @@ def store(source: Source, results: Sequence[np.ndarray], buffers: Mapping[str, H
         raise RuntimeFault(f"{source.entry} returned {len(results)} arrays, the operator has {len(outputs)} outputs")
     for array, result in zip(outputs, results, strict=True):
         target = buffers[array.name].array
+        result = widened(array, result)
         if result.shape != target.shape or result.dtype != target.dtype:
             raise RuntimeFault(f"{source.entry} returned {array.name} as {result.dtype}{list(result.shape)}, "
                                f"the operator says {target.dtype}{list(target.shape)}")  # fmt: skip

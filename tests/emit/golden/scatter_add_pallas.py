@@ -30,6 +30,7 @@ def scatter_add_kernel(table_ref, ids_ref, rows_ref, out_ref, total_ref):
 
 
 def scatter_add(table, ids, rows):
+    # Without jax_enable_x64 jax itself drops the upper half of int64 before it comes here.
     ids = jnp.clip(ids, -(2**31), 2**31 - 1).astype(jnp.int32)
     out = pl.pallas_call(
         scatter_add_kernel,

@@ -78,6 +78,41 @@ def test_calls_and_the_clock(tmp_path: Path):
     assert done.stdout.strip() == "fine", done.stderr
 
 
+INT64 = r"""
+import jax, jax.numpy as jnp, numpy as np, torch
+import portakern as pk
+T = pk.Tensor
+
+@pk.operator
+def looked_up(table: T["V", "D"], ids: T["M", pk.i64]):
+    return pk.cast(pk.take(pk.iota(table.shape[:1], 0), ids), pk.i64), pk.take(table, ids, axis=0)
+
+x = np.random.default_rng(0).standard_normal((20, 130)).astype("f4")
+ids = np.array([3, 2**32 + 3, -1, 2**40, -2**63, 2**63 - 1, 19])
+k = pk.build(looked_up, target="pallas:v5e", dtype="f32", V=20, D=130, M=7)
+at, rows = k(x, ids)
+assert at.dtype == np.int64 and at.tolist() == [3, 0, 0, 0, 0, 0, 19] and not rows[1].any() and (rows[6] == x[19]).all()
+assert k(torch.from_numpy(x), torch.from_numpy(ids))[0].dtype == torch.int64
+out = np.empty(7, np.int64), np.empty((7, 130), "f4")
+k.prepare(x, ids, out=out)()
+assert (out[0] == at).all()
+small = jnp.asarray(ids % 20, jnp.int32)
+assert k(jnp.asarray(x), small)[0].dtype == jnp.int32
+assert (k(x, np.asarray(small))[0] == ids % 20).all()
+jax.config.update("jax_enable_x64", True)
+wide = pk.build(looked_up, target="pallas:v5e", dtype="f32", V=20, D=130, M=7)(jnp.asarray(x), jnp.asarray(ids))[0]
+assert wide.dtype == jnp.int64 and (np.asarray(wide) == at).all()
+print("fine")
+"""
+
+
+def test_int64_comes_limited_and_leaves_as_such(tmp_path: Path):
+    script = tmp_path / "wide.py"
+    script.write_text(INT64)
+    done = ran(with_tpu(tmp_path / "sys", "v5e", PORTAKERN_CACHE=str(tmp_path / "cache")), str(script))
+    assert done.stdout.strip() == "fine", done.stderr
+
+
 CASE = ("--shape", "M=16,N=128", "--dtype", "bf16")
 
 

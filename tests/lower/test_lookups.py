@@ -1,0 +1,57 @@
+"""Short lines looked up at places that follow from floats, where loads pick no single elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.ir.oracle import evaluate
+from portakern.lower.simplify import simplify
+from portakern.spec.operator import operator
+
+pytestmark = pytest.mark.quick
+T = pk.Tensor
+
+
+@operator
+def by_value(line: T["N"], x: T["M", "K"]):
+    """Some places are outside."""
+    return pk.take(line, pk.cast(pk.floor(x * 4.0), pk.i32), axis=0)
+
+
+@operator
+def searched(line: T["N"], x: T["M", "K"]):
+    return pk.searchsorted(line, x)
+
+
+@operator
+def by_array(line: T["N"], x: T["M", "K"], i: T["M", pk.i32]):
+    return pk.take(line, i + 1, axis=0) + pk.sum(x, axis=1)
+
+
+def gathers(op: Any, size: int, picks: bool) -> int:
+    return str(simplify(op.program({"N": size, "M": 3, "K": 5}, {}, "f32"), picks=picks)).count("gather(line")
+
+
+def test_lines_are_compared_whole():
+    program = by_value.program({"N": 6, "M": 3, "K": 5}, {}, "f32")
+    made = simplify(program, picks=False)
+    assert "gather(" not in str(made)
+    given = {"line": np.array([np.nan, 1, -np.inf, np.inf, 5, 6], np.float32),
+             "x": np.linspace(-1, 2, 15, dtype=np.float32).reshape(3, 5)}  # fmt: skip
+    np.testing.assert_array_equal(evaluate(made, given)["out"], evaluate(program, given)["out"])
+
+
+@pytest.mark.parametrize(("op", "size", "picks", "left"), [
+    (by_value, 6, True, True), (by_value, 128, False, False), (by_value, 129, False, True),
+    (searched, 9, True, True), (searched, 9, False, True), (by_array, 6, False, True),
+])  # fmt: skip
+def test_others_are_gathered(op: Any, size: int, picks: bool, left: bool):
+    assert (gathers(op, size, picks) > 0) == left
+
+
+def test_a_search_has_one_place_that_follows_from_none():
+    assert gathers(searched, 9, True) > 1 == gathers(searched, 9, False)
