@@ -150,9 +150,8 @@ class Registry:
         return {ONLY: ",".join(dict.fromkeys(self._name_of(b) for b in backends))}
 
     def _name_of(self, backend: Backend) -> str:
-        if not self._all_announced:
-            return self._all.entries[backend.name]
-        return next(name for name, b in self._alone.items() if b is backend)
+        alone = next((name for name, b in self._alone.items() if b is backend), None)
+        return alone if alone is not None else self._all.entries[backend.name]
 
     def estimator(self, target: Target) -> Estimator | None:
         """The language's own estimator, else that of the machine."""

@@ -160,6 +160,7 @@ def test_a_language_that_two_announce_is_the_first_ones(install: Install):
     for name in ("counting", "drawing"):
         install(name, 'language("beads", "iron", "wood")', announced={"languages": "beads"})
     assert registry().backend_of("beads").name == "counting"
+    assert registry().environment_for("beads") == {ONLY: "counting"}
     (broken,) = registry().broken
     assert broken.name == "drawing"
 
