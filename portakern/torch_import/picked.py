@@ -92,7 +92,8 @@ def on_picked(node: Any, call: Call, args: Sequence[Any], kwargs: Mapping[str, A
         raise NotImported(f"{base} of elements picked by a mask, which has no rule")
     if _along(call.name, args, kwargs, among[0].lines.ndim):
         return _reduced(base, call, args, kwargs)
-    if not (_by_elements(node, call, args, mask) or (base in BY_LINES and BY_LINES[base](args, call, mask))):
+    kept = _first_stays(node) if base in VIEWS else base in BY_LINES and BY_LINES[base](args, call, mask)
+    if not (_by_elements(node, call, args, mask) or kept):
         raise NotImported(f"{base} of elements picked by a mask, whose number follows from the numbers inside it")
     made = rule(call, *_unpicked(args), **{k: _unpicked(v) for k, v in kwargs.items()})
     return tuple(m if m is None else Picked(m, mask) for m in made) if isinstance(made, tuple) else Picked(made, mask)
@@ -127,8 +128,14 @@ def _by_elements(node: Any, call: Call, args: Sequence[Any], mask: Traced) -> bo
     return all(p.lines.ndim == ndim for p in _among(args)) and all(a.ndim < ndim or a.shape[0] == 1 for a in others)
 
 
-def _first_stays(args: Sequence[Any], call: Call, mask: Traced) -> bool:
-    return bool(call.shape) and call.shape[0] == mask.shape[0] and isinstance(args[0], Picked)
+VIEWS = ("view", "reshape", "_unsafe_view", "alias", "detach", "lift_fresh_copy")
+
+
+def _first_stays(node: Any) -> bool:
+    """Whether a view has as many lines as are picked: by PyTorch's sizes, since here that is the number of all lines, which
+    another dim may have."""
+    before, after = (n.meta["val"].shape for n in (node.args[0], node))
+    return bool(after) and not isinstance(after[0], int) and str(after[0]) == str(before[0])
 
 
 def _beyond(number: int) -> Callable[[Sequence[Any], Call, Traced], bool]:
@@ -166,7 +173,6 @@ def _left(number: int) -> Callable[[Sequence[Any], Call, Traced], bool]:
 
 
 BY_LINES: Mapping[str, Callable[[Sequence[Any], Call, Traced], bool]] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "alias", "detach", "lift_fresh_copy"), _first_stays),
     **dict.fromkeys(("_softmax", "_log_softmax", "squeeze", "select", "slice", "cumsum", "flip", "sum", "mean", "amax", "amin",
                      "any", "all", "prod", "var", "max", "min", "argmax", "argmin", "sort", "logsumexp"), _beyond(1)),
     **dict.fromkeys(("topk", "linalg_vector_norm"), _beyond(2)), "native_layer_norm": _normalised,

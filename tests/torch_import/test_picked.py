@@ -87,6 +87,7 @@ def test_of_no_element_as_pytorch() -> None:
     lambda x, m: x[m[:, 0]].T @ x[m[:, 0]], lambda x, m: (x[m] * torch.arange(x[m].shape[0])).sum(), lambda x, m: x[m].median(),
     lambda x, m: (x[m] * x[x > 0.3]).sum(), lambda x, m: x[:, m[0]].sum(1), lambda x, m: x[m].view(-1, 1).flip(0).sum(1).max(),
     lambda x, m: (x[m] + torch.ones(x[m].shape[0])).sum(), lambda x, m: torch.linalg.norm(x[m], -1),
+    lambda x, m: torch.cat([x, x[:, :1]], 1)[m[:, 0]].view(6, -1).sum(1).max(),
     lambda x, m: F.softmax(x[m], 0).max(), lambda x, m: torch.nonzero(m).sum(), lambda x, m: torch.unique(x).sum(),
 ])  # fmt: skip
 def test_what_hangs_on_their_number_is_refused(function: Callable[[Any, Any], Any]) -> None:
