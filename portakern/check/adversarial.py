@@ -58,10 +58,14 @@ LARGE, PLANTED = 1 << 15, 1 << 11
 
 
 def _offset(x: np.ndarray, dtype: str, rng: np.random.Generator) -> np.ndarray:
-    """Far from zero and near each other, in some rows nearer: the mean of squares less the square of the mean is noise."""
+    """Far from zero and near each other, in some rows nearer: the mean of squares less the square of the mean is noise.
+
+    Of rows of 50 to 3000 whose layer norm is computed like that, most are seen at spreads of 1/4 to 1, and few above: what may
+    be lost rightly, in a long sum that is the mean, is wide there, too.
+    """
     if DTYPES[dtype].largest < OFFSET[1]:
         return x
-    spread = max(0.25, 512 * DTYPES[dtype].rounding) * 4.0 ** rng.uniform(0, 2, (*x.shape[:-1], 1)[: x.ndim])
+    spread = 0.25 * 4.0 ** rng.uniform(0, 1, (*x.shape[:-1], 1)[: x.ndim])
     return rng.uniform(*OFFSET) + spread * x
 
 
