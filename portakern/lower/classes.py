@@ -10,7 +10,7 @@ axes can share tiles.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from portakern.ir.core import Arg, Block, Op
@@ -41,6 +41,7 @@ from portakern.ir.tensor import (
     tensor_type,
 )  # fmt: skip
 from portakern.lower.pairs import pairs_of
+from portakern.lower.uses import needed
 
 Node = tuple[Op, int]
 
@@ -309,14 +310,19 @@ def _unshare_moves(program: TensorProgram, names: Mapping[str, tuple[str, ...]])
     products = (Contract, SegmentContract)
     program = unshare(program, of_arrays, frozenset(op for op in program.body.ops if isinstance(op, products)))
     classes = axis_classes(program, names)
+    meeting = meeting_themselves(program, classes)
+    if not meeting:
+        return program
+    behind = needed(meeting)
+    axes = {c for op in meeting for c in repeats(classes, op)}
+    moves = {op for op in behind if is_move(op) and not axes.isdisjoint(classes.of(op))}
+    return unshare(program, moves, frozenset(behind))
 
-    def meets_itself(op: Op) -> bool:
-        if not isinstance(op, Map | Contract | SegmentContract | SegmentFold) or not repeats(classes, op):
-            return False
-        moves = [move for operand in op.operands for move in _moves(operand)]
-        return len(set(moves)) < len(moves)
 
-    return unshare(program, {op for op in program.body.ops if is_move(op)}, frozenset(filter(meets_itself, program.body.ops)))
+def meeting_themselves(program: TensorProgram, classes: Classes) -> list[Op]:
+    """The operations that run along an axis twice: what they are computed from ties two dims that are none."""
+    kinds = Map | Contract | SegmentContract | SegmentFold
+    return [op for op in program.body.ops if isinstance(op, kinds) and repeats(classes, op)]
 
 
 def is_counted(op: Op) -> bool:
@@ -342,12 +348,6 @@ def moved(op: Op) -> Op:
     while is_move(op):
         (op,) = op.operands
     return op
-
-
-def _moves(op: Op) -> Iterator[Op]:
-    while is_move(op):
-        yield op
-        (op,) = op.operands
 
 
 def unshare(program: TensorProgram, free: Collection[Op], users: Collection[Op] | None = None) -> TensorProgram:

@@ -19,7 +19,7 @@ from portakern.lower import steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
-from portakern.lower.classes import axis_classes
+from portakern.lower.classes import axis_classes, meeting_themselves
 from portakern.lower.contraction import lower_contraction, lower_pair
 from portakern.lower.cuts import ANCHORS, program_of
 from portakern.lower.domain import array_types, of_result
@@ -265,6 +265,9 @@ class _Making:
     def _lowered(self, name: str, item: Planned, names: Mapping[str, tuple[str, ...]]) -> Lowered:
         stage = item.stage
         classes = axis_classes(stage.program, names, stage.apart)
+        if met := meeting_themselves(stage.program, classes):  # one kernel would take two dims for one, silently
+            raise LoweringError(f"{met[0].mnemonic()} in {name} meets one value along two dims, which no kernel here holds apart",
+                                where=str(met[0].loc or ""), hint="make one of the two uses an operator of its own")
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
                           stage.placed, item.lines)  # fmt: skip
         if item.loop is not None:

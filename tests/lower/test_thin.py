@@ -82,3 +82,23 @@ def test_tiles_that_are_asked_for_leave_no_more_parts_than_there_are_tiles() -> 
     whole = lower_for(program, target, language, {"k": 4096}).kernels
     assert len(whole) == 1 and "split_k" not in dict(whole[0].schedule.options)
     assert len(lower_for(program, target, language, {"k": 4096, "split_k": 2}).kernels) == 2
+
+
+@pk.operator
+def weighted_by_itself(x: pk.Tensor["M", "N"]):
+    return pk.softmax(pk.matmul(x, x.T, dtype=pk.f32)) @ x
+
+
+@pk.operator
+def scores_of_itself(x: pk.Tensor["M", "N"]):
+    return pk.exp(pk.tanh(pk.matmul(x, x.T, dtype=pk.f32)) * 0.1) @ pk.cast(pk.cast(x, pk.f16), pk.f32)
+
+
+@pytest.mark.parametrize("target", ["cpp:cpu", "numba:cpu", "cuda:sm_90a", "hip:gfx942", "triton:sm_90"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("operator", [weighted_by_itself, scores_of_itself])
+def test_what_a_sum_meets_of_itself_keeps_its_two_dims(operator: pk.Operator, dtype: str, target: str):
+    """The array is widened, for the sums and before them: once along rows, and once along what is summed."""
+    program = lowered(operator, {"M": 28, "N": 1}, dtype, target)
+    last = program.kernels[-1]
+    assert [str(a.extent) for a in last.axes].count("28") == 2
