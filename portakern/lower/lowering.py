@@ -266,7 +266,7 @@ class _Making:
         stage = item.stage
         classes = axis_classes(stage.program, names, stage.apart)
         if met := meeting_themselves(stage.program, classes):  # one kernel would take two dims for one, silently
-            raise LoweringError(f"{met[0].mnemonic()} in {name} meets one value along two dims, which no kernel here holds apart",
+            raise LoweringError(f"{met[0].mnemonic()} in {name} meets one value along two dims, which one kernel takes for one",
                                 where=str(met[0].loc or ""), hint="make one of the two uses an operator of its own")
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
                           stage.placed, item.lines)  # fmt: skip
