@@ -21,6 +21,15 @@ PK_DEVICE void numbered_arrive(int number, int threads) {
 PK_DEVICE void settle(float& x) { asm volatile("" : "+f"(x)::"memory"); }
 PK_DEVICE void settle(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 
+/// `x`, which is not below 0, has been computed when products are waited for. ptxas moves such a wait up, before all work that does
+/// not need it; past an access to memory it moves none. That `x` is not below 0 it cannot know, and nothing is ever stored.
+PK_DEVICE void computed_here(float x) {
+    asm volatile("{.reg .pred p; setp.lt.f32 p, %0, 0f00000000; @p st.shared.f32 [%1], %0;}" ::"f"(x), "r"(0) : "memory");
+}
+
+/// Whether it holds for any lane of the warp.
+PK_DEVICE bool any(bool holds) { return __any_sync(0xffffffffu, holds); }
+
 /// Two neighbours in one word, each to nearest, ties to even.
 template <class E> PK_DEVICE uint32_t to_pair(float low, float high) {
     uint32_t y;

@@ -18,7 +18,7 @@
 namespace pk {
 
 /// The blocks of rows that a block of threads takes one after the other, of `rows` in each of `heads`. `Group` heads at a time, so
-/// that what they read stays in L2. `Last` rows come first where they walk farthest: what is short fills the end.
+/// that what they read stays in L2.
 template <int Group, bool Last> struct RowBlocks {
     int rows, heads, at, row, head;
 
@@ -33,8 +33,43 @@ template <int Group, bool Last> struct RowBlocks {
     }
     PK_DEVICE void place() {
         const int first = at / (rows * Group) * Group, rest = at - first * rows, wide = max_of(1, min_of(Group, heads - first));
-        row = Last ? rows - 1 - rest / wide : rest / wide;
+        row = rest / wide;
         head = first + rest % wide;
+    }
+};
+
+/// The same where later rows walk farther. All blocks of threads shall be done at the same time. So they take pairs, a row from the
+/// end of a head and the one as far from its beginning, which are as long as any other pair; of an odd number of rows the last is
+/// alone. The rows of the last heads, two for each block of threads, are taken one by one, the longest first, which evens out what
+/// is left over. Turns go to and fro over the blocks of threads.
+template <int Group> struct RowBlocks<Group, true> {
+    int rows, heads, paired, turn = 0, at, row, head, second;  // `second`: the row to take next, -1: none
+
+    PK_DEVICE RowBlocks(int64_t rows, int64_t heads) : rows(static_cast<int>(rows)), heads(static_cast<int>(heads)) {
+        paired = max_of(0, this->heads - ceil_div(2 * static_cast<int>(gridDim.x), max_of(1, this->rows)));
+        place();
+    }
+    PK_DEVICE bool inside() const { return at < pairs() + (heads - paired) * rows; }
+    PK_DEVICE void next() {
+        if (second >= 0) {
+            row = second;
+            second = -1;
+        } else {
+            ++turn;
+            place();
+        }
+    }
+    PK_DEVICE int pairs() const { return paired * half(); }
+    PK_DEVICE int half() const { return (rows + 1) / 2; }
+    PK_DEVICE void place() {
+        const int blocks = static_cast<int>(gridDim.x), mine = static_cast<int>(blockIdx.x);
+        at = turn * blocks + (turn % 2 ? blocks - 1 - mine : mine);
+        const bool pair = at < pairs();
+        const int first = pair ? at / (half() * Group) * Group : paired, rest = pair ? at - first * half() : at - pairs();
+        const int wide = max_of(1, pair ? min_of(Group, paired - first) : heads - paired);
+        row = rows - 1 - rest / wide;
+        head = first + rest % wide;
+        second = pair ? rest / wide - rows % 2 : -1;
     }
 };
 
@@ -178,6 +213,26 @@ template <class L> PK_DEVICE void join_sums(Tile<float, RowOf<L>>& x) {
 template <int Pending, class... Tiles> PK_DEVICE void complete(Tiles&... tiles) {
     ptx::wgmma_wait<Pending>();
     (settle(tiles), ...);
+}
+
+/// The sums of rows `x`, which are not below 0, are computed before what follows is waited for.
+template <class L> PK_DEVICE void computed_here(const Tile<float, RowOf<L>>& x) {
+    float least = x.v[0];
+#pragma unroll
+    for (int i = 1; i < L::row_slots; ++i) least = min(least, x.v[i]);
+    ptx::computed_here(least);
+}
+
+/// x *= `factor` of each row, which most rows of most steps leave as it is: a warp none of whose rows changes does nothing.
+template <class L> PK_DEVICE void rescale(Tile<float, L>& x, const Tile<float, RowOf<L>>& factor) {
+    bool changes = false;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i) changes |= factor.v[i] != 1.0f;
+    if (!ptx::any(changes)) return;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; ++j) x.at(i, j) *= factor.v[i];
 }
 
 /// Starts y = a b, both in shared memory.
