@@ -8,7 +8,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import ZERO, number
 
-from .attention import Fetch, JoinRows, Pack, WalkPlan, print_walk
+from .attention import ComputedHere, Fetch, JoinRows, Pack, Rescale, WalkPlan, print_walk
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
 from .hopper import (
     Fetched,
@@ -207,6 +207,12 @@ class CudaPrinter(Printer):
 
     def on_Pack(self, s: Pack) -> list[str]:
         return [f"{s.name} = {self.word('pack', self.dialect.type(s.element), s.value)};"]
+
+    def on_Rescale(self, s: Rescale) -> list[str]:
+        return [f"{self.word('rescale', '', s.name, s.factor)};  // most steps change no row's factor"]
+
+    def on_ComputedHere(self, s: ComputedHere) -> list[str]:
+        return [f"{self.word('computed_here', '', s.value)};  // and not behind the wait below"]
 
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]

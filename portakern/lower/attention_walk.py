@@ -2,14 +2,19 @@
 
 It carries the running maximum, the running sums and the running product; whenever the maximum grows, what was carried is scaled
 down.  Whatever makes the scores (a contraction, a bias, a mask, a cap) happens on the tile.
+
+With ``lag=8`` in its schedule the maximum that is carried is left as it is where it grew by less than 8 powers of two since: then
+weights are up to 256, which divided by their sum are the same, and nearly no step has anything to scale.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
+from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
@@ -23,6 +28,10 @@ from portakern.lower.domain import real
 from portakern.lower.kernel import Frame
 from portakern.lower.online import Attention, through_casts, through_moves
 from portakern.lower.tiles import wide
+
+
+MOST_LAG = 8
+"""Weights of 16 bits go up to 256 then, and sums of them times values as much farther than without."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +69,15 @@ def walk(frame: Frame, found: Attention, scores: tt.Contract, part: tuple[Op, Op
             s = b.add(t.Mask(s, n, float("-inf")))
         return s
 
+    lag = _lag(frame, found)
+
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         top, *sums, acc = carried
         w.push()
         s = scores_tile()
         new = b.binary("max", top, b.add(t.Reduce("max", s, n)))
+        if lag:  # of -inf twice the difference is NaN, which is not more
+            new = b.select(b.compare("gt", b.binary("sub", new, top), b.const(lag, kind)), new, top)
         shift = _guarded(b, new)
         p = b.unary(soft.e.fn, b.binary("sub", s, shift))  # type: ignore[attr-defined]
         scale = b.unary(soft.e.fn, b.binary("sub", top, shift))  # type: ignore[attr-defined]
@@ -127,6 +140,27 @@ def both(b: Builder, found: Attention, left: Carried, right: Carried) -> Carried
                                  for x, s in zip(pair, scales, strict=True)))  # fmt: skip
 
     return Carried(top, tuple(map(summed, zip(left.totals, right.totals, strict=True))), summed((left.acc, right.acc)))
+
+
+def _lag(frame: Frame, found: Attention) -> float:
+    """By how much a row's maximum may grow before it is taken for the new one, in units of the scores; 0: at once.
+
+    More only where the maximum is nothing but what weights that are divided by their own sum are shifted by.
+    """
+    powers, soft = frame.schedule.option("lag", 0), found.weights.softmax
+    if not isinstance(powers, int) or not 0 <= powers <= MOST_LAG:
+        raise ScheduleError(f"lag={powers}: maxima lag by 0 to {MOST_LAG} powers of two", schedule=str(frame.schedule))
+    if not powers or not _only_normalised(frame, found):
+        return 0.0
+    users, shifted = Flow(frame.request.program).users, through_casts(soft.e.operands[0])
+    frontier: list[Op] = [soft.m]
+    while frontier:
+        op = frontier.pop()
+        others = [u for u in users.get(op, []) if u is not shifted]
+        if op in frame.request.program.results or not all(isinstance(u, tt.Convert | tt.Expand | tt.Reshape) for u in others):
+            return 0.0
+        frontier += others
+    return powers * (1.0 if soft.e.fn == "exp2" else math.log(2.0))  # type: ignore[attr-defined]
 
 
 def _guarded(b: Builder, top: Op) -> Op:

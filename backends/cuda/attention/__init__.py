@@ -4,8 +4,8 @@
 ``include/pk/walk.cuh``.
 """
 
-from .plan import Fetch, JoinRows, Pack, WalkPlan
+from .plan import ComputedHere, Fetch, JoinRows, Pack, Rescale, WalkPlan
 from .planning import walked
 from .printer import print_walk
 
-__all__ = ["Fetch", "JoinRows", "Pack", "WalkPlan", "print_walk", "walked"]
+__all__ = ["ComputedHere", "Fetch", "JoinRows", "Pack", "Rescale", "WalkPlan", "print_walk", "walked"]

@@ -16,6 +16,9 @@ warpgroup's tile are idle.  Where it cannot, and where keys are few as well, the
 
 _FEW_KEYS = 512
 
+_LAG = 8
+"""Powers of two by which maxima of rows may lag behind where the sums of a row are so many that scaling them takes long."""
+
 
 def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Best first; none where the copy engine cannot fetch rows, or a block of rows would be nearly empty."""
@@ -46,7 +49,8 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
                 if bytes_ + 2048 <= device.count("shared_bytes_per_block"):
                     sizes = {m.name: rows, n.name: keys, k.name: width, d.name: features}
                     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
-                    yield Schedule(tiles, stages, warps, (*((("mma", "wgmma"),) if few else ()), ("split", 2)))
+                    lag = (("lag", _LAG),) if features > 128 and not few else ()
+                    yield Schedule(tiles, stages, warps, (*lag, *((("mma", "wgmma"),) if few else ()), ("split", 2)))
 
 
 def _extent(axis: NestAxis) -> int:

@@ -77,6 +77,29 @@ class JoinRows(p.Statement):
 
 
 @dataclass(frozen=True)
+class Rescale(p.Statement):
+    """The tile ``name`` times ``factor`` of each row, which is 1 for all rows of a warp more often than not."""
+
+    NAMES = ("name",)
+
+    name: str
+    factor: PlanTerm
+
+    def __str__(self) -> str:
+        return f"{self.name} *= {self.factor}, where it is not 1"
+
+
+@dataclass(frozen=True)
+class ComputedHere(p.Statement):
+    """The sums of rows ``value``, and what they are sums of, are computed before the products behind this are waited for."""
+
+    value: PlanTerm
+
+    def __str__(self) -> str:
+        return f"{self.value} is computed here"
+
+
+@dataclass(frozen=True)
 class Pack(p.Statement):
     """The weights of a step as a left operand in registers: the f32 tile ``value`` in 16 bits."""
 
@@ -92,9 +115,9 @@ class Pack(p.Statement):
 
 @dataclass(frozen=True)
 class WalkSteps:
-    """A part of the walk.  ``bounds`` is computed before it begins.  ``soften`` makes weights of scores; ``rescale`` follows
-    once the product of the weights before is complete; ``pack`` names the f32 tile that becomes the weights; ``hand_over``
-    closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty`` whether it may have none."""
+    """A part of the walk.  ``bounds`` is computed before it begins.  ``soften`` makes weights of scores, all of which are there
+    with ``settled``; ``rescale`` follows once the product of the weights before is complete; ``pack`` names the f32 tile that
+    becomes the weights; ``hand_over`` closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty`` whether it may have none."""
 
     var: str
     begin: PlanTerm
@@ -102,6 +125,7 @@ class WalkSteps:
     step: int
     bounds: tuple[p.Statement, ...]
     soften: tuple[p.Statement, ...]
+    settled: tuple[p.Statement, ...]
     rescale: tuple[p.Statement, ...]
     pack: str
     hand_over: tuple[p.Statement, ...]
@@ -202,7 +226,7 @@ class WalkPlan(CudaKernelPlan):
             begin = _either(first, part.begin, add(part.begin, whole(part.step)))
         started = self._start(self._scores, replace(self._sum, note="of the step before"))
         return p.Loop(part.var, begin, part.end, part.step,
-                      (started, *part.soften, *part.rescale, self._pack(part), *part.hand_over))  # fmt: skip
+                      (started, *part.soften, *part.settled, *part.rescale, self._pack(part), *part.hand_over))  # fmt: skip
 
     def _pack(self, part: WalkSteps) -> Pack:
         return Pack(self.weights, self.element, Name(part.pack))

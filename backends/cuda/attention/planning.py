@@ -21,7 +21,7 @@ from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
 from ..hopper.planning import MOST_DIMS, UNITS, buffer_name, coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .pages import PagedLoad, Pages, paged
-from .plan import JoinRows, Ring, WalkPlan, WalkSteps
+from .plan import ComputedHere, JoinRows, Rescale, Ring, WalkPlan, WalkSteps
 
 CACHE_SHARE = 32 << 20
 """Bytes of keys and values that heads taken at a time may have, so that they stay in L2 (50 MB on H100 and H200)."""
@@ -94,7 +94,7 @@ class _Walk:
         before = [s for s in self.of.body[skipped:first] if not isinstance(s, p.CopyToShared | p.Commit | p.Wait | p.Sync)]
         before = [s for s in before if s not in self._bounds(0)]
         self._alone([*before, *(s for s in after if not isinstance(s, JoinRows))])
-        walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.rescale, part.begin, part.end)]
+        walk = [x for part in parts for x in (*part.bounds, *part.soften, *part.settled, *part.rescale, part.begin, part.end)]
         before = p.used(before, walk, after)
         sent = [s.map for s in after if isinstance(s, SendTile) and s.map is not None]
         maps = [*(r.map for r in rings), *sent]
@@ -207,9 +207,14 @@ class _Walk:
                   for s in soften if s not in late]  # fmt: skip
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
         pack = f"{weights}_f32" if kept else str(made.args[0].renamed(rename))
-        before, after, last = (tuple(p.renamed(s, rename) for s in x) for x in (soften, [*late, *scaled], hand_over))
+        settled: list[p.Statement] = []
+        if self.kernel.schedule.option("lag", None) is not None:
+            settled = [ComputedHere(Name(s.name)) for s in soften if isinstance(s, p.Reduce) and s.name in self.own][-1:]
+            scaled = [_seldom(s) for s in scaled]
+        before, there, after, last = (tuple(p.renamed(s, rename) for s in x)
+                                      for x in (soften, settled, [*late, *scaled], hand_over))  # fmt: skip
         most, empty = self._extent(number)
-        return WalkSteps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, after, pack, last,
+        return WalkSteps(self.loops[0].var, loop.begin, loop.end, loop.step, tuple(bounds), before, there, after, pack, last,
                          most, empty)  # fmt: skip
 
     def _extent(self, number: int) -> tuple[int, bool]:
@@ -368,7 +373,7 @@ def _named_like(part: WalkSteps, model: WalkSteps) -> WalkSteps:
         if old and new and old != new and new not in taken:
             names[old] = new
             taken.add(new)
-    moved = {f: tuple(p.renamed(s, names) for s in getattr(part, f)) for f in ("soften", "rescale", "hand_over")}
+    moved = {f: tuple(p.renamed(s, names) for s in getattr(part, f)) for f in ("soften", "settled", "rescale", "hand_over")}
     return replace(part, pack=names.get(part.pack, part.pack), **moved)
 
 
@@ -389,6 +394,16 @@ def _rescaled(s: p.Statement) -> tuple[str, str] | None:
             names = given.get(total, total), given.get(added, added)
             return names if names[0] == s.name else None
     return None
+
+
+def _seldom(s: p.Statement) -> p.Statement:
+    """``s``, which scales a tile by a factor of each row, left out where all factors of a warp are 1."""
+    if isinstance(s, p.Map) and not s.locals and not s.define:
+        given = {name: arg for (_, name), arg in zip(s.params, s.args, strict=True)}
+        match s.result:
+            case Apply(fn="mul", operands=(Name(tile), Name(factor))) if str(given.get(tile, tile)) == s.name and factor in given:
+                return Rescale(s.name, given[factor])
+    return s
 
 
 def _operands(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
