@@ -29,7 +29,7 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "transpose":
             return {"warps": _WARPS[1:]}
         case "attention" if device.has("wgmma") and nest.dots in ("bf16", "f16"):
-            return {"stages": (2, 3), "heads": (4, 8, 16, 32)}
+            return {"stages": (2, 3), "heads": (4, 8, 16, 32), "lag": (0, 8)}
         case "contraction" if device.has("wgmma") and nest.dots in ("bf16", "f16"):
             return {"m": (64, 128, 256), "n": (64, 128, 256), "k": (64, 128), "warps": (4, 8), "stages": (2, 3, 4, 5, 6, 8),
                     "cluster": ("1x1", "2x1", "1x2"), "band": (4, 8, 16)}  # fmt: skip

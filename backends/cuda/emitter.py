@@ -49,9 +49,10 @@ OPTIONS = {
     "blocks": "rows, scans, elementwise: how many blocks an SM must be able to hold; 0: as registers allow",
     "keep": "rows, scans, elementwise: which lines L2 shall give up last: those of loads, of stores, or none",
     "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
-    "heads": "attention (copies=engine): how many heads are taken at a time, so that their keys and values stay in L2",
-    "lag": "attention: by how many powers of two a row's maximum may grow before its sums are scaled to the new one, which most "
-    "steps then need not do (copies=engine); 0: at once",
+    "heads": "attention (copies=engine): how many heads are taken at a time, so that their keys and values stay in L2; with a "
+    "causal mask head after head is taken",
+    "lag": "attention: by how many powers of two a row's maximum may grow before its sums are scaled, 0 to 8; with "
+    "copies=engine only steps scale them in which that happens",
     "cluster": "blocks that share operands, below each other x side by side (copies=engine): 1x1, 2x1, 1x2, 2x2, ... or auto",
     "band": "how many clusters of tiles high the bands are in which tiles are taken (copies=engine)",
 }

@@ -3,8 +3,9 @@
 It carries the running maximum, the running sums and the running product; whenever the maximum grows, what was carried is scaled
 down.  Whatever makes the scores (a contraction, a bias, a mask, a cap) happens on the tile.
 
-With ``lag=8`` in its schedule the maximum that is carried is left as it is where it grew by less than 8 powers of two since: then
-weights are up to 256, which divided by their sum are the same, and nearly no step has anything to scale.
+With ``lag=8`` in its schedule the maximum that is carried stays until one comes that is 8 powers of two larger.  Weights are up
+to 256 then, divided by their sum they are the same, and nearly no step has anything to scale.  Results are divided by
+multiplying them with one quotient for each row.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from portakern.lower.domain import real
 from portakern.lower.kernel import Frame
 from portakern.lower.online import Attention, through_casts, through_moves
 from portakern.lower.tiles import wide
-
 
 MOST_LAG = 8
 """Weights of 16 bits go up to 256 then, and sums of them times values as much farther than without."""
@@ -241,8 +241,10 @@ def _normalised(frame: Frame, found: Attention, acc: Op, keys: Size) -> Op:
     value = b.cast(frame.w.value(row, where), t.tile_type(acc).dtype)
     if not isinstance(keys, int):  # the product over no keys is 0, though the weights' sum is 0 as well
         value = b.select(b.compare("eq", b.scalar_size(keys), b.const(0, "i32")), b.const(1.0, t.tile_type(acc).dtype), value)
-    value = b.fit(value, t.tile_type(acc).dims)
     fn = "div" if weights.divisor is not None else "mul"
+    if fn == "div" and _lag(frame, found):  # of a sum of 0 it is infinite, and 0 times that is NaN, as 0 / 0 is
+        value, fn = b.binary("div", b.const(1.0, t.tile_type(value).dtype), value), "mul"
+    value = b.fit(value, t.tile_type(acc).dims)
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
 
 

@@ -8,6 +8,7 @@
 #include "pk/memory.cuh"
 #include "pk/reduce.cuh"
 #include "pk/relayout.cuh"
+#include "pk/walk.cuh"
 #include "pk/wgmma.cuh"
 
 static int faults = 0;
@@ -194,7 +195,45 @@ template <class L, class T> static void all_windows(const char* name) {
     memory<L, T>(name, L::rows > 1 ? L::rows - 1 : 1, L::cols > 5 ? L::cols - 5 : 1, 1);
 }
 
+/// All rows of all heads are taken once, and where row r takes r + 1.3, no block of threads takes more than `most` of the mean.
+template <bool Last> static void row_blocks(int rows, int heads, int blocks, double most) {
+    host::Fiber fiber;
+    host::current = &fiber;
+    host::grid_size = {static_cast<unsigned>(blocks), 1, 1};
+    std::vector<int> taken(rows * heads);
+    double longest = 0, sum = 0;
+    for (int b = 0; b < blocks; ++b) {
+        fiber.block.x = b;
+        double mine = 0;
+        for (pk::RowBlocks<8, Last> block(rows, heads); block.inside(); block.next()) {
+            ++taken.at(block.head * rows + block.row);
+            mine += block.row + 1.3;
+        }
+        longest = mine > longest ? mine : longest;
+        sum += mine;
+    }
+    host::current = nullptr;
+    for (int n = 0; n < rows * heads; ++n)
+        expect(taken[n] == 1, [&] { std::printf("row %d of head %d is taken %d times\n", n % rows, n / rows, taken[n]); });
+    expect(longest <= most * sum / blocks, [&] {
+        std::printf("%d rows in %d heads by %d: the longest takes %.3f of the mean\n", rows, heads, blocks, longest / sum * blocks);
+    });
+}
+
 int main() {
+    for (int blocks : {1, 3, 132})
+        for (int rows : {1, 2, 3, 7, 8, 33})
+            for (int heads : {1, 5, 41}) {
+                row_blocks<false>(rows, heads, blocks, 1e9);
+                row_blocks<true>(rows, heads, blocks, 1e9);
+            }
+    row_blocks<true>(0, 5, 132, 1);
+    row_blocks<true>(32, 32, 132, 1.01);
+    row_blocks<true>(64, 32, 132, 1.01);
+    row_blocks<true>(8, 256, 132, 1.02);
+    row_blocks<true>(16, 16, 132, 1.04);
+    row_blocks<true>(33, 17, 132, 1.02);
+    row_blocks<true>(5, 300, 132, 1.05);
     using pk::Accumulator, pk::WarpgroupAccumulator, pk::Rows, pk::bf16, pk::f16, pk::tf32;
     all_windows<Rows<8, 1024, 128>, bf16>("8 x 1024");
     all_windows<Rows<2, 1024, 128>, float>("2 x 1024");

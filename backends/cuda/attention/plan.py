@@ -117,7 +117,8 @@ class Pack(p.Statement):
 class WalkSteps:
     """A part of the walk.  ``bounds`` is computed before it begins.  ``soften`` makes weights of scores, all of which are there
     with ``settled``; ``rescale`` follows once the product of the weights before is complete; ``pack`` names the f32 tile that
-    becomes the weights; ``hand_over`` closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty`` whether it may have none."""
+    becomes the weights; ``hand_over`` closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty``
+    whether it may have none."""
 
     var: str
     begin: PlanTerm
@@ -137,8 +138,8 @@ class WalkSteps:
 class WalkPlan(CudaKernelPlan):
     """``threads`` and ``warps`` are the consumers'; a warpgroup more produces.
 
-    Blocks of ``rows`` in each of ``heads`` are taken by ``blocks`` blocks of threads, ``group`` heads at a time, the last rows
-    first where they walk farthest (``last_first``).
+    Blocks of ``rows`` in each of ``heads`` are taken by ``blocks`` blocks of threads, ``group`` heads at a time; where the last
+    rows walk farthest (``last_first``) head after head, such that all blocks of threads have as much to do.
     """
 
     group: int = 1

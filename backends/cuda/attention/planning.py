@@ -207,8 +207,8 @@ class _Walk:
                   for s in soften if s not in late]  # fmt: skip
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
         pack = f"{weights}_f32" if kept else str(made.args[0].renamed(rename))
-        settled: list[p.Statement] = []
-        if self.kernel.schedule.option("lag", None) is not None:
+        settled: list[ComputedHere] = []
+        if "lag" in dict(self.kernel.schedule.options):
             settled = [ComputedHere(Name(s.name)) for s in soften if isinstance(s, p.Reduce) and s.name in self.own][-1:]
             scaled = [_seldom(s) for s in scaled]
         before, there, after, last = (tuple(p.renamed(s, rename) for s in x)
@@ -401,7 +401,7 @@ def _seldom(s: p.Statement) -> p.Statement:
     if isinstance(s, p.Map) and not s.locals and not s.define:
         given = {name: arg for (_, name), arg in zip(s.params, s.args, strict=True)}
         match s.result:
-            case Apply(fn="mul", operands=(Name(tile), Name(factor))) if str(given.get(tile, tile)) == s.name and factor in given:
+            case Apply(fn="mul", operands=(Name(x), Name(factor))) if factor in given and str(given.get(x, x)) == s.name:
                 return Rescale(s.name, given[factor])
     return s
 

@@ -41,7 +41,8 @@ template <int Group, bool Last> struct RowBlocks {
 /// The same where later rows walk farther. All blocks of threads shall be done at the same time. So they take pairs, a row from the
 /// end of a head and the one as far from its beginning, which are as long as any other pair; of an odd number of rows the last is
 /// alone. The rows of the last heads, two for each block of threads, are taken one by one, the longest first, which evens out what
-/// is left over. Turns go to and fro over the blocks of threads.
+/// is left over. Turns go to and fro over the blocks of threads. Neighbours have pairs of one head, whatever the `Group`, so what
+/// is read at a time are twice as many rows of keys as there are blocks of threads.
 template <int Group> struct RowBlocks<Group, true> {
     int rows, heads, paired, turn = 0, at, row, head, second;  // `second`: the row to take next, -1: none
 
@@ -59,17 +60,16 @@ template <int Group> struct RowBlocks<Group, true> {
             place();
         }
     }
+    PK_DEVICE int half() const { return max_of(1, (rows + 1) / 2); }
     PK_DEVICE int pairs() const { return paired * half(); }
-    PK_DEVICE int half() const { return (rows + 1) / 2; }
     PK_DEVICE void place() {
-        const int blocks = static_cast<int>(gridDim.x), mine = static_cast<int>(blockIdx.x);
+        const int blocks = static_cast<int>(gridDim.x), mine = static_cast<int>(blockIdx.x), alone = max_of(1, heads - paired);
         at = turn * blocks + (turn % 2 ? blocks - 1 - mine : mine);
         const bool pair = at < pairs();
-        const int first = pair ? at / (half() * Group) * Group : paired, rest = pair ? at - first * half() : at - pairs();
-        const int wide = max_of(1, pair ? min_of(Group, paired - first) : heads - paired);
-        row = rows - 1 - rest / wide;
-        head = first + rest % wide;
-        second = pair ? rest / wide - rows % 2 : -1;
+        const int short_row = pair ? at % half() : (at - pairs()) / alone;
+        row = rows - 1 - short_row;
+        head = pair ? at / half() : paired + (at - pairs()) % alone;
+        second = pair ? short_row - rows % 2 : -1;
     }
 };
 
