@@ -45,6 +45,7 @@ ALIGNED = "pk::Aligned"
 DIALECT = Dialect(
     "CUDA C++",
     types={name: text for name, text in TYPES.items() if not name.endswith("fnuz")},
+    minus="pk::minus({0}, {1})",
     register_operands=frozenset({("A", "accumulator")}),
     unrolled_slots=3,
     private_walks=True,

@@ -25,7 +25,8 @@ class Dialect:
     """The words and spellings of one platform.
 
     *Names.*  ``types`` gives the C++ type of each dtype; ``unary``, ``binary``, ``compare`` the expression templates (see
-    :mod:`portakern.emit.clike.expressions`); ``reductions`` the operator type of each reduction.
+    :mod:`portakern.emit.clike.expressions`); ``reductions`` the operator type of each reduction; ``minus`` what a difference of
+    integers of 32 bits is written as where the second one is computed, if a compiler needs to be helped with it.
 
     *Layouts.*  ``rows`` and ``accumulator`` spell a layout; they may use ``{rows}``, ``{cols}``, ``{warps}``,
     ``{threads}`` and ``{element}`` (operand type of the matrix product).  ``row_of`` and ``col_of`` spell the vectors of the
@@ -64,6 +65,7 @@ class Dialect:
     binary: Mapping[str, str] = field(default_factory=lambda: BINARY)
     compare: Mapping[str, str] = field(default_factory=lambda: COMPARE)
     reductions: Mapping[str, str] = field(default_factory=lambda: REDUCTIONS)
+    minus: str = ""
 
     rows: str = "pk::Rows<{rows}, {cols}, {threads}>"
     accumulator: str = "pk::Accumulator<{rows}, {cols}, {warps}, {element}>"

@@ -165,12 +165,16 @@ class Maps(State):
                 return self.term(x, e)
             case t.Unary(fn=fn, x=x):
                 inner = self.term(x, e)
+                if fn == "neg" and t.tile_type(op).dtype == "i32" and d.minus:
+                    return apply(d.minus, constant(0, "i32"), inner, fn="minus")
                 if fn == "reciprocal":
                     return divide(constant(1, t.tile_type(op).dtype), inner)
                 return apply(self._table(op, fn, d.unary)[fn], inner, fn=fn)
             case t.Binary(fn=fn, lhs=a, rhs=b):
                 if fn == "add" and t.tile_type(op).dtype in ("i32", "i64"):
                     return add(self.term(a, e), self.term(b, e))
+                if fn == "sub" and t.tile_type(op).dtype in ("i32", "u32") and d.minus and not _is_literal(b):
+                    return apply(d.minus, self.term(a, e), self.term(b, e), fn="minus")
                 return apply(self._table(op, fn, d.binary)[fn], self.term(a, e), self.term(b, e), fn=fn)
             case t.Compare(fn=fn, lhs=a, rhs=b):
                 return apply(d.compare[fn], self.term(a, e), self.term(b, e), fn=fn)
@@ -224,3 +228,9 @@ class Maps(State):
         side = e.place.side if e.place.side != "tile" else "row" if layout.axes[0] == axis else "col"
         arg = apply(self.dialect.word(f"{side}_index", "{0}"), Name(layout.name), fn="index")
         return self._given(arg, "i32", lambda: e.names.fresh(side, f"{side}_in_tile"), e)
+
+
+def _is_literal(x: Op) -> bool:
+    while isinstance(x, t.Broadcast):
+        x = x.x
+    return isinstance(x, t.Const) or (isinstance(x, t.Extent) and isinstance(x.size, int))

@@ -6,6 +6,7 @@
 namespace pk::ptx {
 
 inline int opaque(int x) { return x; }
+inline int minus(int a, int x) { return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(x)); }
 
 // ---- conversions ---------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,10 @@ PK_DEVICE float min(float a, float b) { return ptx::min_nan(a, b); }
 template <class T> PK_DEVICE T max(T a, T b) { return a > b || a != a ? a : b; }
 template <class T> PK_DEVICE T min(T a, T b) { return a < b || a != a ? a : b; }
 
+/// a - b of integers, as minimums and maximums of it are computed rightly (see ptx::minus).
+PK_DEVICE int32_t minus(int32_t a, int32_t b) { return ptx::minus(a, b); }
+PK_DEVICE uint32_t minus(uint32_t a, uint32_t b) { return static_cast<uint32_t>(ptx::minus(static_cast<int>(a), static_cast<int>(b))); }
+
 #define PK_MATH_1(name, f32_name, f64_name)                      \
     PK_DEVICE float name(float x) { return ::f32_name(x); }      \
     PK_DEVICE double name(double x) { return ::f64_name(x); }

@@ -70,7 +70,7 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
     for (int n = thread(); n < R * S::chunks; n += Threads) {
         const int row = n / S::chunks, col = n % S::chunks * S::chunk;
         const bool inside = row < rows_left && (!rows || (exists(at_place(picks.index, row, 0), picks.size) && ...));
-        const int there = inside ? max_of(0, min_of(S::chunk, cols_left - col)) : 0;
+        const int there = inside ? max_of(0, min_of(S::chunk, ptx::minus(cols_left, col))) : 0;
         const T* from = there > 0 ? origin + row * row_stride + col * col_stride : origin;
         if constexpr (rows) {
             if (there > 0) from += (0 + ... + (at_place(picks.index, row, 0) * picks.stride));

@@ -10,6 +10,15 @@ PK_DEVICE int opaque(int x) {  // x, of which the compiler knows nothing
     return x;
 }
 
+// a - x, of which a minimum or maximum is taken. ptxas joins the two for Hopper and, up to 13.5 at least, loses a sign where `a` is a
+// constant that it finds only when it has unrolled a loop: max(32 - x, 0) becomes max(x - 32, 0). A sum with what was negated
+// before is joined rightly.
+PK_DEVICE int minus(int a, int x) {
+    int negative;
+    asm("neg.s32 %0, %1;" : "=r"(negative) : "r"(x));
+    return a + negative;
+}
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 PK_DEVICE float from_bf16(unsigned short bits) {  // one permutation of bytes, from either half of a register

@@ -82,7 +82,7 @@ template <int Threads, class T, class S>
 PK_DEVICE void copy_chunks(S& to, const T* origin, int64_t row_stride, int rows_left, int cols_left) {
     share_out<S::rows, S::chunks, Threads>([&](int row, int down, int chunk) {
         const int col = chunk * S::chunk;
-        const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
+        const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, ptx::minus(cols_left, col)));
         const int there = within(row + down, rows_left) ? cols : 0;
         const T* from = there > 0 ? origin + (row * row_stride + col) + down * row_stride : origin;
         ptx::copy_async_16(to.at(row + down, col), from, there * static_cast<int>(sizeof(T)));
@@ -100,7 +100,7 @@ PK_DEVICE void stage_vectors(Shared<T, R, C>& to, const T* origin, int64_t row_s
 #pragma unroll
         for (int n = thread(); n < R * S::chunks; n += Threads) {  // a loop: products on tensor cores need the registers
             const int row = n / S::chunks, col = n % S::chunks * S::chunk;
-            const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, cols_left - col));
+            const int cols = cols_left == kAll ? S::chunk : max_of(0, min_of(S::chunk, ptx::minus(cols_left, col)));
             const int there = within(row, rows_left) ? cols : 0;
             const T* from = there > 0 ? origin + row * row_stride + col : origin;
             ptx::copy_async_16(to.at(row, col), from, there * static_cast<int>(sizeof(T)));

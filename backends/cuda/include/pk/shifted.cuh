@@ -87,7 +87,7 @@ template <class T, class L> struct RowWriter {
 
     PK_DEVICE void store(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t, int rows_left = kAll,
                          int cols_left = kAll) const {
-        const int first_col = L::warp_col(thread()), cols = min_of(cols_left - first_col, L::warp_cols);
+        const int first_col = L::warp_col(thread()), cols = min_of(ptx::minus(cols_left, first_col), L::warp_cols);
 #pragma unroll
         for (int i = 0; i < L::row_slots; ++i) {
             __syncwarp();  // what was kept before has been read
@@ -106,7 +106,7 @@ template <class T, class L> struct RowWriter {
     // One row of `cols` elements.
     static PK_DEVICE void write(const T* from, T* to, int cols) {
         const int head = min_of(cols, (16 - static_cast<int>(reinterpret_cast<uint64_t>(to) & 15)) % 16 / 2);
-        const int vectors = max_of(0, cols - head) / 8, rest = head + vectors * 8;  // in front of the end, behind them
+        const int vectors = max_of(0, ptx::minus(cols, head)) / 8, rest = head + vectors * 8;  // in front of the end, behind them
         if (lane() < vectors) {
             const int col = head + lane() * 8;
             const auto* words = reinterpret_cast<const uint4*>(from + col / 8 * 8);
