@@ -19,6 +19,9 @@ _FEW_KEYS = 512
 _LAG = 8
 """Powers of two by which maxima of rows may lag behind where the sums of a row are so many that scaling them takes long."""
 
+_QUICKLY_SCALED = 64
+"""Sums of so many features, or fewer, are scaled while the matrix unit works anyway."""
+
 
 def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Best first; none where the copy engine cannot fetch rows, or a block of rows would be nearly empty."""
@@ -49,7 +52,7 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
                 if bytes_ + 2048 <= device.count("shared_bytes_per_block"):
                     sizes = {m.name: rows, n.name: keys, k.name: width, d.name: features}
                     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
-                    lag = (("lag", _LAG),) if features > 128 and not few else ()
+                    lag = (("lag", _LAG),) if features > _QUICKLY_SCALED and not few else ()
                     yield Schedule(tiles, stages, warps, (*lag, *((("mma", "wgmma"),) if few else ()), ("split", 2)))
 
 
