@@ -50,7 +50,7 @@ def test_what_is_left_of_a_tile_is_counted_from_its_beginning(tmp_path: Path) ->
 @pytest.mark.gpu
 @pytest.mark.parametrize("language", ["cuda", "triton"])
 @pytest.mark.parametrize(("operator", "sizes", "dtype", "schedule"), SIZES)
-def test_differences_are_right_on_a_gpu(operator: pk.Operator, sizes: dict[str, int], dtype: str, schedule: str, language: str) -> None:
+def test_differences_are_right_on_a_gpu(operator: pk.Operator, sizes: dict[str, int], dtype: str, schedule: str, language: str):
     from tests.judge.test_gpu import gpu
 
     (row,) = pk.check(operator, [gpu(language)], dtype, schedule if language == "cuda" else "default", **sizes).rows

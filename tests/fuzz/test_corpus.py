@@ -44,12 +44,12 @@ NAMED = {
 
 
 TURNS = {"opencl": 1}
-"""Of so many files one is tried on a language that its docstring does not name, where not said one in 45: a case takes a fifth
+"""Of so many files one is tried on a language that its docstring does not name, where not said one in 60: a case takes a fifth
 of a second in OpenCL, and one to two elsewhere."""
 
 
-EVERY = {"triton": 6, "pallas": 6, "cuda": 6, "cpp": 2, "hip": 4, "sycl": 2}
-"""Of files that name a language every sixth is tried where one takes some seconds, every second where compiling does."""
+EVERY = {"triton": 9, "pallas": 8, "cuda": 8, "cpp": 3, "hip": 6, "sycl": 4, "numba": 2}
+"""Of files that name a language one in so many is tried: fewer where one takes some seconds."""
 
 
 def names(file: Path, language: str) -> bool:
@@ -59,7 +59,7 @@ def names(file: Path, language: str) -> bool:
 
 def turns(language: str) -> dict[Path, list[str]]:
     """The files whose turn it is, each with its devices: all of them where the docstring names the language, else one."""
-    first, devices, every = 3 * list(LANGUAGES).index(language), LANGUAGES[language].split(","), TURNS.get(language, 45)
+    first, devices, every = 3 * list(LANGUAGES).index(language), LANGUAGES[language].split(","), TURNS.get(language, 60)
     found = {file: [devices[i // every % len(devices)]] for i, file in enumerate(CORPUS) if (i + first) % every == 0}
     return found | dict.fromkeys([f for f in CORPUS if names(f, language)][:: EVERY.get(language, 1)], devices)
 

@@ -42,7 +42,7 @@ def counted(i: T["M", pk.i64]):
 CASES = [
     *((op, {"V": 7, "D": 3, "M": len(kinds.FAR)}) for op in (kinds.from_the_end, kinds.added, kinds.clipped)),
     (best_of, {"V": 40, "N": 130, "M": len(kinds.FAR)}), (squares, {"M": len(kinds.FAR)}),
-    (counted, {"M": len(kinds.FAR)}), (ordered, {"M": 2, "N": 11}),
+    (counted, {"M": len(kinds.FAR)}), pytest.param(ordered, {"M": 2, "N": 11}, marks=pytest.mark.slow),
 ]  # fmt: skip
 
 
