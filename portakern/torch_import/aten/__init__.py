@@ -5,10 +5,13 @@ from portakern.torch_import.aten import (
     attention,
     backward,
     bags,
+    bessel,
     comparisons,
     complexes,
     convolutions,
+    gammas,
     indexing,
+    losses,
     matrices,
     norms,
     orders,
@@ -29,7 +32,7 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "attention", "backward", "bags", "comparisons", "complexes", "convolutions", "indexing", "matrices",
-    "norms", "orders", "pointwise", "pooling", "products", "quantising",
+    "activations", "attention", "backward", "bags", "bessel", "comparisons", "complexes", "convolutions", "gammas",
+    "indexing", "losses", "matrices", "norms", "orders", "pointwise", "pooling", "products", "quantising",
     "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "trigonometry", "views", "without",
 ]  # fmt: skip
