@@ -3,6 +3,7 @@ of it."""
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import operator
 import re
@@ -176,7 +177,8 @@ class Walk:
             return
         number, self.given = (self.given, self.given + 1) if kind == "USER_INPUT" else (-1, self.given)
         if not hasattr(fake, "shape"):
-            self.env[node] = fake if isinstance(fake, int | float | bool | str) or fake is None else self.scalar(fake)
+            with contextlib.suppress(NotImported):  # an object, as a generator of random numbers: whatever reads it says so
+                self.env[node] = self.scalar(fake)
             return
         meta = self.meta(node, fake)
         if meta is None:
