@@ -26,6 +26,7 @@ from portakern.torch_import.aten import (
     running,
     sources,
     special,
+    spectra,
     trigonometry,
     views,
     without,
@@ -34,5 +35,6 @@ from portakern.torch_import.aten import (
 __all__ = [
     "activations", "attention", "backward", "bags", "bessel", "comparisons", "complexes", "convolutions", "gammas",
     "indexing", "losses", "matrices", "norms", "orders", "pointwise", "pooling", "products", "quantising",
-    "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "trigonometry", "views", "without",
+    "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "spectra", "trigonometry",
+    "views", "without",
 ]  # fmt: skip
