@@ -7,6 +7,7 @@ from portakern.torch_import.aten import (
     bags,
     bessel,
     comparisons,
+    complex_functions,
     complexes,
     convolutions,
     gammas,
@@ -16,6 +17,7 @@ from portakern.torch_import.aten import (
     norms,
     orders,
     pointwise,
+    polynomials,
     pooling,
     products,
     quantising,
@@ -33,8 +35,8 @@ from portakern.torch_import.aten import (
 )
 
 __all__ = [
-    "activations", "attention", "backward", "bags", "bessel", "comparisons", "complexes", "convolutions", "gammas",
-    "indexing", "losses", "matrices", "norms", "orders", "pointwise", "pooling", "products", "quantising",
-    "random", "recurrent", "reductions", "resizing", "running", "sources", "special", "spectra", "trigonometry",
-    "views", "without",
+    "activations", "attention", "backward", "bags", "bessel", "comparisons", "complex_functions", "complexes",
+    "convolutions", "gammas", "indexing", "losses", "matrices", "norms", "orders", "pointwise", "polynomials",
+    "pooling", "products", "quantising", "random", "recurrent", "reductions", "resizing", "running", "sources",
+    "special", "spectra", "trigonometry", "views", "without",
 ]  # fmt: skip

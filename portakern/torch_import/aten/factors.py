@@ -78,11 +78,15 @@ class LU:
     @property
     def info(self) -> Traced:
         """The number of the first pivot that is 0, counted from 1, or 0."""
-        zero = ew.equal(self.diagonal, 0.0)
-        at = ew.add(views.iota(zero.shape, zero.ndim - 1, "i32"), 1)
-        none = number(zero.shape[-1], "a factor of a matrix") + 1
-        first = reductions.min(ew.where(zero, at, none), -1)
-        return ew.where(ew.equal(first, none), 0, first)
+        return first_place(ew.equal(self.diagonal, 0.0))
+
+
+def first_place(holds: Traced) -> Traced:
+    """The number of the first element along the last dim that holds, counted from 1, or 0."""
+    at = ew.add(views.iota(holds.shape, holds.ndim - 1, "i32"), 1)
+    none = number(holds.shape[-1], "a factor of a matrix") + 1
+    first = reductions.min(ew.where(holds, at, none), -1)
+    return ew.where(ew.equal(first, none), 0, first)
 
 
 def diagonal(a: Traced) -> Traced:
@@ -188,6 +192,26 @@ def lu_solved(packed: Traced, rows: Traced, b: Traced, adjoint: bool = False) ->
     turned = mT(packed)
     inner = triangular(turned, triangular(turned, b, lower=True), lower=False, unit=True)
     return permuted(inner, inverse_order(rows))
+
+
+# ---- Cholesky ---------------------------------------------------------------------------------------------------------
+
+
+def cholesky(a: Traced) -> Traced:
+    """The lower factor of a positive definite matrix, NaN where it is none; of large ones column by column."""
+    rows = number(a.shape[-1], "a factor of a matrix")
+    if rows <= linear.LARGEST:
+        return linear.cholesky(a) if rows else a
+    a = ew.cast(a, wide(a.type.dtype))
+
+    def step(low: Traced, k: Traced) -> tuple[Traced, None]:
+        """Of columns that are not there yet ``low`` has zeros."""
+        rest = ew.subtract(_picked(a, k, -1), contractions.matmul(low, mT(_picked(low, k, -2))))
+        column = ew.divide(rest, ew.sqrt(_picked(rest, k, -2)))
+        column = ew.where(ew.less(_numbers(column, -2), k), value(0.0, a.type.dtype), column)
+        return ew.where(ew.equal(_numbers(low, -1), k), ew.expand(column, low.shape), low), None
+
+    return recurrences.scan(step, ew.multiply(a, 0.0), views.arange(rows))[0]
 
 
 # ---- triangular systems ---------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from portakern.spec.traced import Traced, broadcast_shapes
 from portakern.torch_import.aten import factors
 from portakern.torch_import.aten.factors import mT
 from portakern.torch_import.rules import Call, number, rule, spread, value, wide
-from portakern.torch_import.types import NotImported
 
 # ---- triangular systems and Cholesky factors --------------------------------------------------------------------------
 
@@ -36,10 +35,16 @@ def _(call: Call, b: Traced, a: Traced, upper: bool = True, transpose: bool = Fa
 
 @rule("aten.linalg_cholesky_ex")
 def _(call: Call, a: Traced, upper: bool = False, check_errors: bool = False) -> tuple[Traced, Traced | None]:
-    if 1 in call.used:
-        raise NotImported("whether a matrix has a Cholesky factor")
-    made = linear.cholesky(mT(a) if upper else a)
-    return (mT(made) if upper else made), None
+    """And the number of the first pivot that is not above 0, counted from 1."""
+    made = factors.cholesky(mT(a) if upper else a)
+    wrong = None if 1 not in call.used else factors.first_place(ew.logical_not(ew.greater(factors.diagonal(made), 0.0)))
+    return (mT(made) if upper else made), wrong
+
+
+@rule("aten.cholesky")
+def _(call: Call, a: Traced, upper: bool = False) -> Traced:
+    made = factors.cholesky(mT(a) if upper else a)
+    return mT(made) if upper else made
 
 
 @rule("aten.cholesky_solve")
