@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from portakern.torch_import.rewritten import rewritten
 from portakern.torch_import.trees import leaves
 
 
@@ -41,8 +42,9 @@ def gradient_of(module: Any, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]
 
     parameters = [p.detach() for p in module.parameters()]
     args = tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in args)
-    seeds = [torch.randn_like(x) for x in results(parameters, *args)]
-    graph = make_fx(gradients)(parameters, args, seeds)
+    with rewritten():
+        seeds = [torch.randn_like(x) for x in results(parameters, *args)]
+        graph = make_fx(gradients)(parameters, args, seeds)
     return _backward(torch)(module, graph, len(args)), (*args, *seeds)
 
 

@@ -47,14 +47,22 @@ def _turn(a: Traced, b: Traced, both: Traced) -> tuple[Traced, Traced]:
 
 
 def _rotated(x: Traced, cosine: Traced, sine: Traced) -> Traced:
-    """The columns of ``x``, each of the first half turned with its partner in the second half, as pairs of the next round."""
-    half = number(x.shape[-1], "pairs of columns") // 2
-    left, right = x[..., :half], x[..., half:]
-    left, right = (ew.subtract(ew.multiply(left, cosine), ew.multiply(right, sine)),
-                   ew.add(ew.multiply(left, sine), ew.multiply(right, cosine)))  # fmt: skip
-    if half == 1:
-        return pieces.concat([left, right], -1)
-    return pieces.concat([left[..., :1], right[..., :1], left[..., 1:-1], right[..., 1:], left[..., -1:]], -1)
+    """The columns of ``x``, each of the first half turned with its partner in the second half, in the order of the next round:
+    the first stays, the others of the first half move to the right, those of the second half to the left."""
+    columns = number(x.shape[-1], "pairs of columns")
+    half = columns // 2
+    at = views.arange(columns)
+    if half > 1:
+        low = ew.where(ew.equal(at, 0), 0, ew.where(ew.equal(at, 1), half, ew.subtract(at, 1)))
+        high = ew.where(ew.equal(at, columns - 1), half - 1, ew.add(at, 1))
+        at = ew.where(ew.less(at, half), low, high)
+    first = ew.less(at, half)
+    partner = ew.where(first, ew.add(at, half), ew.subtract(at, half))
+    pair = ew.where(first, at, ew.subtract(at, half))
+    own, other = (views.take(x, k, x.ndim - 1) for k in (at, partner))
+    cosine, sine = (views.take(v, pair, v.ndim - 1) for v in (cosine, sine))
+    sine = ew.multiply(sine, ew.where(first, -1.0, 1.0))
+    return ew.add(ew.multiply(own, cosine), ew.multiply(other, sine))
 
 
 def _even(n: int) -> int:
@@ -98,7 +106,7 @@ def _singular(a: Traced, right: bool) -> tuple[Traced, Traced, Traced]:
     most = reductions.max(ew.abs(top), -2, True)
     scale = ew.where(ew.equal(most, 0.0), 1.0, most)
     sizes = views.squeeze(ew.multiply(ew.sqrt(reductions.sum(ew.square(ew.divide(top, scale)), -2, True)), scale), -2)
-    key = ew.where(ew.equal(below[..., n, :], 1.0), -1.0, sizes) if columns > n else sizes
+    key = ew.where(ew.greater(below[..., n, :], 0.5), -1.0, sizes) if columns > n else sizes
     values, order = ordered(key, key.ndim - 1, True, n)
     order = ew.cast(order, "i32")
     return _chosen(top, order), values, _chosen(below[..., :n, :], order) if right else below
