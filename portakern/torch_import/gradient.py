@@ -61,9 +61,9 @@ def _backward(torch: Any) -> Any:
 
         def __init__(self, module: Any, graph: Any, count: int) -> None:
             super().__init__()
-            self.of, self.graph, self.count = module, graph, count
+            self.of, self.passed, self.count = module, graph, count  # `graph` is what PyTorch's own modules of graphs have
 
         def forward(self, *given: Any) -> Any:
-            return self.graph(list(self.of.parameters()), given[: self.count], list(given[self.count :]))
+            return self.passed(list(self.of.parameters()), given[: self.count], list(given[self.count :]))
 
     return Backward

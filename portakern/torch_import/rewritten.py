@@ -160,7 +160,7 @@ def _ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: 
 
 @cache
 def ctc_operation() -> Any:
-    """The losses [N] of ``torch.ctc_loss`` as an operation that has a shape, and its gradient as another one."""
+    """The losses [N] of ``torch.ctc_loss`` as a function of operations that have shapes."""
     import torch
     from torch import Tensor
 
@@ -181,12 +181,18 @@ def ctc_operation() -> Any:
     of_loss.register_fake(lambda log_probs, *rest: log_probs.new_empty(log_probs.shape[1]))
     of_gradient.register_fake(lambda grad, log_probs, *rest: torch.empty_like(log_probs))
 
-    def keep(ctx: Any, inputs: Any, output: Any) -> None:
-        *arrays, ctx.blank = inputs
-        ctx.save_for_backward(*arrays)
+    class Losses(torch.autograd.Function):
+        @staticmethod
+        def forward(*given: Any) -> Any:
+            return of_loss(*given)
 
-    def backward(ctx: Any, grad: Any) -> Any:
-        return of_gradient(grad, *ctx.saved_tensors, ctx.blank), None, None, None, None
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            *arrays, ctx.blank = inputs
+            ctx.save_for_backward(*arrays)
 
-    of_loss.register_autograd(backward, setup_context=keep)
-    return of_loss
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return of_gradient(grad, *ctx.saved_tensors, ctx.blank), None, None, None, None
+
+    return Losses.apply
