@@ -20,6 +20,7 @@ from portakern.torch_import.aten import (
     polynomials,
     pooling,
     products,
+    pulled,
     quantising,
     random,
     recurrent,
@@ -37,6 +38,6 @@ from portakern.torch_import.aten import (
 __all__ = [
     "activations", "attention", "backward", "bags", "bessel", "comparisons", "complex_functions", "complexes",
     "convolutions", "gammas", "indexing", "losses", "matrices", "norms", "orders", "pointwise", "polynomials",
-    "pooling", "products", "quantising", "random", "recurrent", "reductions", "resizing", "running", "sources",
-    "special", "spectra", "trigonometry", "views", "without",
+    "pooling", "products", "pulled", "quantising", "random", "recurrent", "reductions", "resizing", "running",
+    "sources", "special", "spectra", "trigonometry", "views", "without",
 ]  # fmt: skip

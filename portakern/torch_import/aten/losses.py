@@ -23,6 +23,11 @@ def reduced(loss: Traced, reduction: int) -> Traced:
 
 @rule("aten.multilabel_margin_loss_forward")
 def _(call: Call, x: Traced, labels: Traced, reduction: int = MEAN) -> tuple[Traced, Traced]:
+    loss, is_label = multilabel_margin(x, labels, reduction)
+    return loss, views.reshape(is_label, call.results[1].shape)  # type: ignore[union-attr]
+
+
+def multilabel_margin(x: Traced, labels: Traced, reduction: int) -> tuple[Traced, Traced]:
     """max(0, 1 - (x[label] - x[other])) over the number of classes, of all labels before the first -1 and all classes that are
     no label."""
     alone = x.ndim < 2
@@ -40,7 +45,7 @@ def _(call: Call, x: Traced, labels: Traced, reduction: int = MEAN) -> tuple[Tra
     counted = ew.logical_and(views.expand_dims(asked, 2), views.expand_dims(ew.logical_not(is_label), 1))
     loss = ew.divide(reductions.sum(ew.where(counted, apart, value(0.0, x.type.dtype)), (1, 2)), float(classes))
     loss = views.reshape(loss, ()) if alone else loss
-    return reduced(loss, NONE if alone else reduction), views.reshape(is_label, call.results[1].shape)  # type: ignore[union-attr]
+    return reduced(loss, NONE if alone else reduction), is_label
 
 
 # ---- connectionist temporal classification ----------------------------------------------------------------------------

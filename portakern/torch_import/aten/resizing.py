@@ -11,6 +11,10 @@ from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import Call, number, rule, value, wide
 
+LINEAR, NEAREST, CUBIC = range(3)
+ZEROS, BORDER, REFLECTION = range(3)
+"""PyTorch's modes of sampling, and what lies beyond the border."""
+
 
 def _scales(args: tuple[Any, ...], n: int) -> tuple[Any, ...]:
     """What the caller said the factors are, by axis: PyTorch lists them, or has an argument for each."""
@@ -78,6 +82,24 @@ def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
     return ew.clip(ew.round(x), 0.0, 255.0) if call.dtype == "u8" else x
 
 
+@rule("aten.upsample_bicubic2d")
+def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
+    """A product with weights for each axis, of four neighbours for each output."""
+    x = ew.cast(x, wide(x.type.dtype))
+    for d, scale in enumerate(_scales(scales, 2), 2):
+        have, out = number(x.shape[d], "resizing"), number(call.shape[d], "resizing")
+        line = ew.cast(views.arange(out), x.type.dtype)
+        at = ew.multiply(line, (have - 1) / (out - 1) if out > 1 else 0.0) if align else ew.subtract(
+            ew.multiply(ew.add(line, 0.5), _step(have, out, scale)), 0.5)
+        column = ew.cast(views.iota((out, have), 1, "i32"), x.type.dtype)
+        weights: Any = 0.0
+        for place, weight in _cubic_terms(at, have, align, BORDER):
+            hit = ew.equal(column, views.expand_dims(place, 1))
+            weights = ew.add(weights, ew.where(hit, views.expand_dims(weight, 1), 0.0))
+        x = contractions.einsum("nchw,oh->ncow" if d == 2 else "nchw,ow->ncho", x, weights)
+    return x
+
+
 def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool, dtype: str) -> Traced:
     """Weights [out, size], whose rows add up to 1."""
     step = ((size - 1) / (out - 1) if out > 1 else 0.0) if align else _step(size, out, scale)
@@ -104,13 +126,12 @@ def _cubic(t: Traced) -> Traced:
 # ---- sampled at given places ----------------------------------------------------------------------------------------
 
 
-LINEAR, NEAREST, CUBIC = range(3)
-ZEROS, BORDER, REFLECTION = range(3)
-"""PyTorch's modes, and what lies beyond the border."""
-
-
 @rule("aten.grid_sampler_2d", "aten.grid_sampler_3d")
 def _(call: Call, x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
+    return sampled(x, grid, mode, padding, align)
+
+
+def sampled(x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
     """x [N, C, *sizes] at grid [N, *places, (x, y, ..)], each from -1 to 1."""
     sizes = [number(s, "sampling") for s in x.shape[2:]]
     grid = ew.cast(grid, wide(grid.type.dtype))

@@ -8,8 +8,6 @@ _GRADIENT = "gradients come with pk.grad; PyTorch's decompositions have no other
 WITHOUT: dict[str, str] = {
     "aten.nonzero": _SIZES,
     "aten._local_scalar_dense": "Python would decide on a number inside an array",
-    "aten._adaptive_avg_pool2d_backward": _GRADIENT,
-    "aten.avg_pool2d_backward": _GRADIENT,
     "aten.native_group_norm_backward": _GRADIENT,
     "aten.native_layer_norm_backward": _GRADIENT,
     "aten.resize_": "its result holds whatever lay behind the array; a functional graph has none",
