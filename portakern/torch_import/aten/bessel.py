@@ -110,7 +110,6 @@ def _bessel_j(order: int) -> Callable[[Call, Traced], Traced]:
         x = given(call, x)
         a = ew.abs(x)
         made = _by_parts(a, _BORDER, lambda v: _first_kind(v, order), lambda v: _wave(v, order, False))
-        made = ew.where(ew.equal(a, math.inf), 0.0, made)
         return ew.where(ew.less(x, 0.0), ew.negative(made), made) if order else made
 
     return apply
@@ -120,7 +119,7 @@ def _bessel_y(order: int) -> Callable[[Call, Traced], Traced]:
     def apply(call: Call, x: Traced) -> Traced:
         x = given(call, x)
         made = _by_parts(x, _BORDER, lambda v: _second_kind(v, order), lambda v: _wave(v, order, True))
-        return _from_zero(x, ew.where(ew.equal(x, math.inf), 0.0, made), -math.inf)
+        return _from_zero(x, made, -math.inf)
 
     return apply
 

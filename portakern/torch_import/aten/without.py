@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 _SIZES = "the size of its result follows from the numbers inside an array"
 _GRADIENT = "gradients come with pk.grad; PyTorch's decompositions have no other form of it"
 
@@ -17,6 +19,24 @@ WITHOUT: dict[str, str] = {
     "aten.sym_stride": "it is a size and no array: read where the graph has it",
     "aten.sym_storage_offset": "it is a size and no array: read where the graph has it",
 }
+
+MASKED = ("what has another size for other numbers is no array of a kernel: keep the whole array and a mask "
+          "(torch.where(mask, x, 0), divided by mask.sum() for a mean), or ask for a fixed count (torch.topk)")  # fmt: skip
+
+WAYS_OUT: dict[str, str] = {
+    "aten.bincount": "count into a fixed number of places: x.new_zeros(n).index_add(0, x, torch.ones_like(x)), or torch.histc",
+    "aten.repeat_interleave": "say how long it is: x.repeat_interleave(counts, dim, output_size=n)",
+    **dict.fromkeys(("aten._unique", "aten._unique2", "aten.unique_dim", "aten.unique_consecutive"),
+                    "torch.sort, and a comparison with the element before, mark the first of each"),
+    "aten.nonzero": f"torch.nonzero_static(x, size=n) has a fixed size; {MASKED}",
+}
+"""What to do instead of an operation whose result has as many elements as numbers say."""
+
+
+def way_out(names: Iterable[str]) -> str:
+    """What to do instead of the first of ``names`` for which that is known."""
+    return next((WAYS_OUT[base_of(n)] for n in names if base_of(n) in WAYS_OUT), MASKED)
+
 
 KEPT = ("aten.scaled_dot_product_attention", "aten._scaled_dot_product_flash_attention_for_cpu", "aten.lstm", "aten.gru",
         "aten.rnn_tanh", "aten.rnn_relu", "aten.multilabel_margin_loss_forward")  # fmt: skip
