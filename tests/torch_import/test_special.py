@@ -161,7 +161,8 @@ def bessel(x: Any) -> Any:
     s = torch.special
     return (
         s.bessel_j0(x), s.bessel_j1(-x), s.bessel_y0(x), s.bessel_y1(x), s.modified_bessel_k0(x), s.modified_bessel_k1(x),
-        s.scaled_modified_bessel_k0(x), s.scaled_modified_bessel_k1(x), s.modified_bessel_i0(x / 9), s.modified_bessel_i1(x / 9),
+        s.scaled_modified_bessel_k0(x), s.scaled_modified_bessel_k1(x), s.modified_bessel_i0(x / 9),
+        s.modified_bessel_i1(x / 9),
     )  # fmt: skip
 
 

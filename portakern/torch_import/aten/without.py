@@ -28,14 +28,15 @@ WAYS_OUT: dict[str, str] = {
     "aten.repeat_interleave": "say how long it is: x.repeat_interleave(counts, dim, output_size=n)",
     **dict.fromkeys(("aten._unique", "aten._unique2", "aten.unique_dim", "aten.unique_consecutive"),
                     "torch.sort, and a comparison with the element before, mark the first of each"),
-    "aten.nonzero": f"torch.nonzero_static(x, size=n) has a fixed size; {MASKED}",
+    "aten.nonzero": "torch.nonzero_static(x, size=n) has a fixed size",
 }
 """What to do instead of an operation whose result has as many elements as numbers say."""
 
 
 def way_out(names: Iterable[str]) -> str:
-    """What to do instead of the first of ``names`` for which that is known."""
-    return next((WAYS_OUT[base_of(n)] for n in names if base_of(n) in WAYS_OUT), MASKED)
+    """What to do instead of these operations, of which one alone may be known, and in general."""
+    known = (WAYS_OUT[base_of(n)] for n in names if base_of(n) in WAYS_OUT)
+    return "; ".join([*dict.fromkeys(known), MASKED])
 
 
 KEPT = ("aten.scaled_dot_product_attention", "aten._scaled_dot_product_flash_attention_for_cpu", "aten.lstm", "aten.gru",
