@@ -115,7 +115,8 @@ def _lstsq(a: Any, b: Any, rcond: float | None = None, *, driver: str | None = N
         apart = a @ found - b
         residuals = (apart * apart.conj()).real.sum(-2) if a.is_complex() else apart.square().sum(-2)
     found = found.squeeze(-1) if line else found
-    return torch.return_types.linalg_lstsq((found, residuals, rank, values))
+    kind: Any = torch.return_types
+    return kind.linalg_lstsq((found, residuals, rank, values))
 
 
 # ---- layers and losses ------------------------------------------------------------------------------------------------
@@ -165,12 +166,12 @@ def ctc_operation() -> Any:
     from torch import Tensor
 
     def loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int) -> Tensor:
-        return torch._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank)[0]
+        return torch.ops.aten._ctc_loss(log_probs, targets, input_lengths, target_lengths, blank)[0]
 
     def gradient(grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: int
                  ) -> Tensor:  # fmt: skip
         given = log_probs, targets, input_lengths, target_lengths, blank
-        losses, alpha = torch._ctc_loss(*given)
+        losses, alpha = torch.ops.aten._ctc_loss(*given)
         lengths = [v.tolist() for v in (input_lengths, target_lengths)]
         return torch.ops.aten._ctc_loss_backward(grad, log_probs, targets, *lengths, losses, alpha, blank)
 

@@ -31,8 +31,8 @@ def multilabel_margin(x: Traced, labels: Traced, reduction: int) -> tuple[Traced
     """max(0, 1 - (x[label] - x[other])) over the number of classes, of all labels before the first -1 and all classes that are
     no label."""
     alone = x.ndim < 2
-    x, labels = (views.reshape(v, (1, number(v.shape[-1] if v.ndim else 1, "classes"))) if alone else v for v in (x, labels))
-    classes = x.shape[1]
+    x, labels = (views.reshape(v, (1, v.shape[-1] if v.ndim else 1)) if alone else v for v in (x, labels))
+    classes = number(x.shape[1], "classes")
     x = ew.cast(x, wide(x.type.dtype))
     at = views.iota(labels.shape, 1, "i32")
     end = reductions.min(ew.where(ew.less(labels, 0), at, classes), 1, True)
