@@ -8,24 +8,12 @@ sqrt(x) exp(x) K(x).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
-from portakern.torch_import.aten.special import given, polynomial
+from portakern.torch_import.aten.special import chebyshev, given, polynomial
 from portakern.torch_import.rules import RULES, Call, rule
-
-
-def chebyshev(t: Traced, coefficients: Sequence[float]) -> Traced:
-    """The sum of c[k] T_k(t), by Clenshaw's recurrence."""
-    twice = ew.multiply(t, 2.0)
-    later: Any = 0.0
-    last: Any = coefficients[-1]
-    for c in coefficients[-2:0:-1]:
-        last, later = ew.subtract(ew.add(ew.multiply(twice, last), c), later), last
-    return ew.subtract(ew.add(ew.multiply(t, last), coefficients[0]), later)
-
 
 # ---- J and Y ----------------------------------------------------------------------------------------------------------
 
