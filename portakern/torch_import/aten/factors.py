@@ -18,6 +18,10 @@ from portakern.torch_import.rules import number, value, wide
 SMALL = 4
 """Rows and columns of a matrix that is factorised element by element."""
 
+HALVED = 32
+"""Rows of a triangle that is halved until it is worked on element by element.  Kernels grow with the size then, to 400 for a
+Cholesky factor of 128 rows; a loop has some for all sizes."""
+
 
 def eye(rows: Size, columns: Size, dtype: str) -> Traced:
     at = (views.iota((rows, columns), d, "i32") for d in (0, 1))
@@ -200,7 +204,7 @@ def lu_solved(packed: Traced, rows: Traced, b: Traced, adjoint: bool = False) ->
 def cholesky(a: Traced) -> Traced:
     """The lower factor of a positive definite matrix, NaN where it is none; of large ones column by column."""
     rows = number(a.shape[-1], "a factor of a matrix")
-    if rows <= linear.LARGEST:
+    if rows <= HALVED:
         return linear.cholesky(a) if rows else a
     a = ew.cast(a, wide(a.type.dtype))
 
@@ -220,7 +224,7 @@ def cholesky(a: Traced) -> Traced:
 def triangular(a: Traced, b: Traced, lower: bool, unit: bool = False) -> Traced:
     """x of ``a @ x = b``, of which only one triangle of ``a`` is read; batches are the same."""
     rows = number(a.shape[-1], "a triangular system")
-    if rows <= linear.LARGEST:
+    if rows <= HALVED:
         return linear.solve_triangular(a, b, lower=lower, unit=unit)
     a, b = (ew.cast(v, wide(v.type.dtype)) for v in (a, b))
 
