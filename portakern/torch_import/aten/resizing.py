@@ -133,6 +133,13 @@ def _(call: Call, x: Traced, grid: Traced, mode: int, padding: int, align: bool)
 
 def sampled(x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
     """x [N, C, *sizes] at grid [N, *places, (x, y, ..)], each from -1 to 1."""
+    places = grid.shape[1:-1]
+    made = _sampled(x, views.reshape(grid, (grid.shape[0], product(places), grid.shape[-1])), mode, padding, align)
+    return views.reshape(made, (*x.shape[:2], *places))
+
+
+def _sampled(x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
+    """[N, C, P] at grid [N, P, (x, y, ..)]: places as one dim need no reshape in between, which would be stored."""
     sizes = [number(s, "sampling") for s in x.shape[2:]]
     grid = ew.cast(grid, wide(grid.type.dtype))
     at = [_pixel(grid[..., len(sizes) - 1 - d], size, align) for d, size in enumerate(sizes)]
@@ -201,9 +208,9 @@ def _weighed(x: Traced, terms: list[Terms]) -> Traced:
 
 
 def _picked(x: Traced, at: list[Traced]) -> Traced:
-    """x [N, C, *sizes] at whole pixels [N, *places] along each dim, 0 outside."""
+    """x [N, C, *sizes] at whole pixels [N, P] along each dim, 0 outside."""
     n, channels, *sizes = x.shape
-    shape: tuple[Size, ...] = (n, channels, *at[0].shape[1:])
+    shape: tuple[Size, ...] = (n, channels, at[0].shape[1])
     inside: Traced | None = None
     for pixel, size in zip(at, sizes, strict=True):
         here = ew.logical_and(pixel >= 0.0, pixel < value(size, pixel.type.dtype))
@@ -214,7 +221,5 @@ def _picked(x: Traced, at: list[Traced]) -> Traced:
         whole = ew.cast(ew.where(inside, pixel, 0.0), "i32")
         place = whole if place is None else ew.add(ew.multiply(place, size), whole)
     assert place is not None
-    dims = (0, *range(2, len(shape)))
-    index = views.reshape(ew.expand_at(place, shape, dims), (n, channels, product(shape[2:])))
-    found = views.take_along(views.reshape(x, (n, channels, product(tuple(sizes)))), index, 2)
-    return ew.where(ew.expand_at(inside, shape, dims), views.reshape(found, shape), 0.0)
+    found = views.take_along(views.reshape(x, (n, channels, product(tuple(sizes)))), ew.expand_at(place, shape, (0, 2)), 2)
+    return ew.where(ew.expand_at(inside, shape, (0, 2)), found, 0.0)
