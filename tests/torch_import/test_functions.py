@@ -56,6 +56,7 @@ def unordered(x: Any, y: Any) -> Any:
         torch.cov(y[0]),
         torch.cov(y, fweights=torch.tensor([1, 2, 3, 1, 2]), aweights=y[0].abs()), torch.combinations(y[0], 2),
         torch.repeat_interleave(y, torch.tensor([1, 2, 3, 0]), 0, output_size=6), torch.renorm(y, 1, 1, 0.5),
+        y[:3] / torch.bincount(torch.tensor([0, 2, 2, 1]), minlength=3)[:, None] + y[:3, :1],
     )  # fmt: skip
 
 

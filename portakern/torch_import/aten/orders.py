@@ -138,6 +138,12 @@ def _histogram(x: Traced, bins: int, low: Any, high: Any, weights: Traced | None
     return orders.bincount(ew.where(inside, ew.minimum(place, bins - 1), -1), bins, weights)
 
 
+@rule("aten.bincount")
+def _(call: Call, x: Traced, weights: Traced | None = None, minlength: int = 0) -> Traced:
+    """Where another array says how many places there are; else the largest number would."""
+    return orders.bincount(x, call.shape[0], weights)
+
+
 @rule("aten.histogram.bin_ct")
 def _(call: Call, x: Traced, bins: int = 100, range: Any = None, weight: Traced | None = None, density: bool = False
       ) -> tuple[Traced, Traced]:  # fmt: skip
