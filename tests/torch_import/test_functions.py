@@ -242,3 +242,11 @@ def test_a_generator_of_the_module_is_no_refusal() -> None:
     op = pk.from_torch(function, (torch.zeros(3),))
     made = oracle.evaluate(op.program(), {**widened(op.example_arrays()), "seed": np.array(1)})["out"]
     assert ((made >= 0) & (made < 1)).all()
+
+
+@pytest.mark.quick
+def test_what_is_written_in_other_functions_stands_on_the_users_line() -> None:
+    before = torch.cov, vars(torch.Tensor).get("cov")
+    op = pk.from_torch(lambda x: x.cov() + torch.corrcoef(x), (normal(3, 4),))
+    assert {str(o.loc).rpartition(":")[0].rpartition("/")[2] for o in op.trace().body.ops if o.loc} == {"test_functions.py"}
+    assert (torch.cov, vars(torch.Tensor).get("cov")) == before

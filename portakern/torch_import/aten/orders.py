@@ -48,10 +48,10 @@ def _(call: Call, x: Traced, k: int, dim: int = -1, keepdim: bool = False) -> tu
 @rule("aten.median.dim")
 def _(call: Call, x: Traced, dim: int = -1, keepdim: bool = False) -> tuple[Traced, Traced]:
     """The lower of the two in the middle; the first NaN, if there is one."""
-    middle = (number(x.shape[dim], "the median") - 1) // 2 if x.ndim else 0
     if not x.ndim or not is_float(x.type.dtype):
-        return _nth(call, x, middle, dim)
-    size, count = x.shape[dim], _numbers(x, dim)
+        return _nth(call, x, (number(x.shape[dim], "the median") - 1) // 2 if x.ndim else 0, dim)
+    size, count = value(x.shape[dim], "i32"), _numbers(x, dim)
+    middle = ew.floor_divide(ew.subtract(size, 1), 2)
     return _at(call, x, ew.where(ew.less(count, size), count, middle), dim)
 
 
