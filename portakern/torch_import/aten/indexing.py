@@ -38,7 +38,7 @@ def _(call: Call, x: Traced, dim: int, index: Traced) -> Traced:
 
 @rule("aten.gather")
 def _(call: Call, x: Traced, dim: int, index: Traced, sparse_grad: bool = False) -> Traced:
-    if not product(index.shape):
+    if not product(index.shape) and index.ndim != x.ndim:
         return views.zeros(call.shape, call.dtype)
     if not x.ndim:
         return spread(x, call.shape)
