@@ -27,11 +27,14 @@ from portakern.ir.tensor import (
     Contract,
     Convert,
     Cumulate,
+    DimSize,
     Expand,
     Flip,
     Fold,
     Gather,
+    Iota,
     KeySort,
+    Literal,
     Map,
     RandomBits,
     Recur,
@@ -257,8 +260,10 @@ class _Wholes:
             return [op.x]
         if isinstance(op, Gather):
             table = [] if _can_be_picked_from(op.x, op.axis, op.fill) else [op.x]
-            # Where loads take no single elements a line is sorted as a whole, and picked from place by place.
-            return table if self.picks or not _sorted(op.indices) else [*table, op.indices]
+            # Where loads take no single elements a line is sorted as a whole, and picked from place by place; and indices
+            # that are computed from the numbers of an array are an array of their own.
+            stored = not self.picks and (_sorted(op.indices) or _of_floats(op.indices))
+            return [*table, op.indices] if stored else table
         if isinstance(op, SegmentFold):
             return _looked_up(op)
         if isinstance(op, Contract | SegmentContract):
@@ -467,6 +472,21 @@ def _sorted(op: Op) -> bool:
         if op not in seen and isinstance(op, Map | Convert | Expand | Transpose):
             seen.add(op)
             frontier += op.operands
+    return False
+
+
+def _of_floats(op: Op) -> bool:
+    """Whether elementwise work on floats of an array makes integers ``op``."""
+    frontier, seen = [(op, False)], set[tuple[Op, bool]]()
+    while frontier:
+        op, real = frontier.pop()
+        if (op, real) in seen:
+            continue
+        seen.add((op, real))
+        if isinstance(op, Map | Convert | Expand | Transpose | Slice | Reshape):
+            frontier += [(o, real or DTYPES[tensor_type(o).dtype].is_float) for o in op.operands]
+        elif real and not isinstance(op, Literal | DimSize | Iota):
+            return True
     return False
 
 

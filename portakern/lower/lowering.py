@@ -165,11 +165,15 @@ class _Making:
     def planned(self, program: tt.TensorProgram, lines: Lines) -> list[Planned | Turns]:
         """The stages of ``program`` in order, and its loops."""
         found: list[Planned | Turns] = []
-        for part in parts(program, self.fresh):
+        made = parts(program, self.fresh)
+        carries = frozenset(n for part in made if isinstance(part, Loop) and not part.walked for n in part.before)
+        for part in made:
             if isinstance(part, Loop):
                 found += self._loop(part, lines, program.outputs)
-            else:
-                found += self._stages(part, lines, program.outputs)
+                continue
+            part, copies = self._without_filled_carries(part, carries)
+            for each in (part, *copies):
+                found += self._stages(each, lines, program.outputs)
         return found
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
@@ -192,20 +196,22 @@ class _Making:
         for name, op in zip((*loop.before, *loop.after), (*loop.carries, *loop.step.results), strict=False):
             of = tt.tensor_type(op)
             self.temporaries[name] = Array(name, t.BufferType(of.shape, of.dtype), "temporary", loc=op.loc)
-        step, copies = self._without_filled_carries(_peel(simplify(loop.step)), loop)
+        step, copies = self._without_filled_carries(_peel(simplify(loop.step)), frozenset(loop.after))
         plan = [item for program in (step, *copies) for item in self.planned(program, inner)]
         return [Turns(loop, line, tuple(plan))] if plan else []
 
-    def _without_filled_carries(self, step: tt.TensorProgram, loop: Loop) -> tuple[tt.TensorProgram, list[tt.TensorProgram]]:
-        """``step``, and copies after it: an array that is filled once around pieces cannot change places with another."""
+    def _without_filled_carries(self, program: tt.TensorProgram, carries: frozenset[str]
+                                ) -> tuple[tt.TensorProgram, list[tt.TensorProgram]]:  # fmt: skip
+        """``program``, and copies after it: an array that is filled once around pieces cannot be a carry, which changes places
+        with another."""
         copies: list[tt.TensorProgram] = []
-        outputs = list(step.outputs)
-        for n, (op, name) in enumerate(zip(step.results, step.outputs, strict=True)):
-            if isinstance(op, tt.Assemble) and op.fill is not None and name in loop.after:
+        outputs = list(program.outputs)
+        for n, (op, name) in enumerate(zip(program.results, program.outputs, strict=True)):
+            if isinstance(op, tt.Assemble) and op.fill is not None and name in carries:
                 outputs[n] = next(self.fresh)
                 pieces = Arg(outputs[n], op.type)
-                copies.append(tt.TensorProgram(step.name, Block((pieces,), (Yield((pieces,)),)), (name,)))
-        return replace(step, outputs=tuple(outputs)), copies
+                copies.append(tt.TensorProgram(program.name, Block((pieces,), (Yield((pieces,)),)), (name,)))
+        return replace(program, outputs=tuple(outputs)), copies
 
     def _line_name(self, loop: Loop, lines: Lines) -> str:
         """What the steps are called: as the dim of a sequence, if nothing else is."""

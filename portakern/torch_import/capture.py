@@ -21,6 +21,7 @@ from portakern.torch_import.callables import as_module, code_of, name_of
 from portakern.torch_import.examples import check_examples, is_traced, listed
 from portakern.torch_import.known import known_numbers
 from portakern.torch_import.refusals import is_about_numbers, refusal
+from portakern.torch_import.rewritten import rewritten
 from portakern.torch_import.surroundings import converted_in_place, quiet, unchanged_globals, unchecked_numbers
 from portakern.torch_import.trees import flattened, leaves, mapped, nested, plain
 
@@ -64,7 +65,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
 
     def exported(gradients: bool, known: bool, fixed: bool) -> Any:
         with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
-              unchecked_numbers(), converted_in_place(), _recurrences_of_one_step(),
+              unchecked_numbers(), converted_in_place(), rewritten(), _recurrences_of_one_step(),
               _followed(module, args, kwargs, known, fixed) as asked_for):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
             found = found.run_decompositions(_decompositions())

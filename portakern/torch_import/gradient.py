@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from portakern.torch_import.rewritten import rewritten
 from portakern.torch_import.trees import leaves
 
 
@@ -41,8 +42,9 @@ def gradient_of(module: Any, args: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]
 
     parameters = [p.detach() for p in module.parameters()]
     args = tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in args)
-    seeds = [torch.randn_like(x) for x in results(parameters, *args)]
-    graph = make_fx(gradients)(parameters, args, seeds)
+    with rewritten():
+        seeds = [torch.randn_like(x) for x in results(parameters, *args)]
+        graph = make_fx(gradients)(parameters, args, seeds)
     return _backward(torch)(module, graph, len(args)), (*args, *seeds)
 
 
@@ -59,9 +61,9 @@ def _backward(torch: Any) -> Any:
 
         def __init__(self, module: Any, graph: Any, count: int) -> None:
             super().__init__()
-            self.of, self.graph, self.count = module, graph, count
+            self.of, self.passed, self.count = module, graph, count  # `graph` is what PyTorch's own modules of graphs have
 
         def forward(self, *given: Any) -> Any:
-            return self.graph(list(self.of.parameters()), given[: self.count], list(given[self.count :]))
+            return self.passed(list(self.of.parameters()), given[: self.count], list(given[self.count :]))
 
     return Backward

@@ -17,6 +17,7 @@ from portakern.ir.size import Size, product
 from portakern.spec import elementwise as ew
 from portakern.spec import views
 from portakern.spec.traced import Traced, broadcast_shapes
+from portakern.torch_import.aten.indexing import only_mask, put_where
 from portakern.torch_import.aten.reductions import fold
 from portakern.torch_import.aten.without import base_of
 from portakern.torch_import.rules import Call, Rule, axes_of, is_float, rule_for, spread, truth, value, wide
@@ -87,6 +88,8 @@ def on_picked(node: Any, call: Call, args: Sequence[Any], kwargs: Mapping[str, A
     if not all(_same(p.mask.op, mask.op) for p in among[1:]):
         raise NotImported("elements picked by two masks together, whose numbers follow from the numbers inside them")
     base = call.base.removeprefix("aten.")
+    if base in PUTS and (put := _put_back(base, call, args, kwargs, mask)) is not None:
+        return put
     rule = rule_for(call.name)
     if rule is None:
         raise NotImported(f"{base} of elements picked by a mask, which has no rule")
@@ -97,6 +100,23 @@ def on_picked(node: Any, call: Call, args: Sequence[Any], kwargs: Mapping[str, A
         raise NotImported(f"{base} of elements picked by a mask, whose number follows from the numbers inside it")
     made = rule(call, *_unpicked(args), **{k: _unpicked(v) for k, v in kwargs.items()})
     return tuple(m if m is None else Picked(m, mask) for m in made) if isinstance(made, tuple) else Picked(made, mask)
+
+
+PUTS = ("index_put", "_unsafe_index_put", "_index_put_impl", "masked_scatter")
+
+
+def _put_back(base: str, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], mask: Traced) -> Traced | None:
+    """An array with picked lines in the places where they were picked from; ``None`` where they would go elsewhere."""
+    x, by, lines = args[:3]
+    by = [by] if base == "masked_scatter" else by
+    if not isinstance(x, Traced) or not isinstance(lines, Picked) or only_mask(by) != 0:
+        return None
+    to = spread(by[0], x.shape) if base == "masked_scatter" else by[0]
+    if not _same(views.reshape(to, (product(to.shape),)).op, mask.op):
+        return None
+    shape = (*mask.shape, *x.shape[to.ndim :])
+    accumulate = (args[3] if len(args) > 3 else kwargs.get("accumulate", False)) if base != "masked_scatter" else False
+    return put_where(x, 0, to, spread(value(lines.lines, call.dtype), shape), accumulate)
 
 
 def _unpicked(given: Any) -> Any:

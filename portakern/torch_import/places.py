@@ -23,7 +23,7 @@ def place_of(node: Any) -> Loc | None:
 @lru_cache(maxsize=4096)
 def _place(trace: str, path: str) -> Loc | None:
     frames = [(m[1], int(m[2])) for m in _FRAME.finditer(trace)]
-    own = [f for f in frames if not f[0].startswith((_torch(), "<"))] or frames
+    own = [f for f in frames if not f[0].startswith((_torch(), str(Path(__file__).parent), "<"))] or frames
     if not own:
         return None
     at = line_at(*own[-1])

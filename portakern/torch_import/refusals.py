@@ -38,6 +38,8 @@ REFUSALS = (
             "with torch.where(mask, new, old)", r"^while\b"),
     Refusal(_DATA, "a loop over as many elements as numbers inside an array say", "loop over all of them (all experts), and "
             "keep what is done with torch.where(mask, new, old)", r"^for\b(?!.*range\()"),
+    Refusal(_DATA, "the number of classes follows from the numbers inside an array", "give it: F.one_hot(x, num_classes=n)",
+            r"\bone_hot\("),
     Refusal(_DATA, "Python needs to know a number inside an array (an index, a size, the end of a range, a power)",
             "pick with arrays (x[index], torch.gather, torch.where), or give the number to the function as an int: then it is "
             "fixed by the import", r"\bint\(|range\(|tolist\(|\.item\(|\[.*\]\s*$"),

@@ -3,6 +3,7 @@ of it."""
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import operator
 import re
@@ -24,7 +25,7 @@ from portakern.spec.traced import Traced, make, recording
 from portakern.torch_import import aten  # noqa: F401  (registers the rules)
 from portakern.torch_import.arrays import as_numpy
 from portakern.torch_import.aten.complexes import Complex, complex_rule, from_pairs, has_complex, to_pairs
-from portakern.torch_import.aten.without import base_of, why_not
+from portakern.torch_import.aten.without import base_of, way_out, why_not
 from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
 from portakern.torch_import.picked import PICKS, Picked, has_picked, on_picked, picked, picks
@@ -43,9 +44,6 @@ DROPPED = frozenset({"device", "layout", "pin_memory", "memory_format", "generat
 
 NUMBERS = ("aten._local_scalar_dense", "aten.item")
 """What takes a number out of an array."""
-
-MASKED = ("what has another size for other numbers is no array of a kernel: keep the whole array and a mask "
-          "(torch.where(mask, x, 0), divided by mask.sum() for a mean), or ask for a fixed count (torch.topk)")  # fmt: skip
 
 SEED = "seed"
 
@@ -128,9 +126,9 @@ class Walk:
             outputs, updates = self.outputs(exported)
             ops.append(Yield(tuple(v.op for v in outputs.values())))
         if self.missing:
-            sized = any("numbers inside" in why for why in self.why.values())
+            sized = [str(n.target) for n, why in self.why.items() if "numbers inside" in why]
             raise MissingRuleError(f"{self.name} cannot be imported", missing=tuple(self.missing),
-                                   hint=MASKED if sized else "", where=str(self.captured.loc or ""))  # fmt: skip
+                                   hint=way_out(sized) if sized else "", where=str(self.captured.loc or ""))  # fmt: skip
         return self.finished(ops, outputs, updates)
 
     def finished(self, ops: list[Op], outputs: Mapping[str, Traced], updates: Mapping[str, str]) -> Graph:
@@ -176,7 +174,8 @@ class Walk:
             return
         number, self.given = (self.given, self.given + 1) if kind == "USER_INPUT" else (-1, self.given)
         if not hasattr(fake, "shape"):
-            self.env[node] = fake if isinstance(fake, int | float | bool | str) or fake is None else self.scalar(fake)
+            with contextlib.suppress(NotImported):  # an object, as a generator of random numbers: whatever reads it says so
+                self.env[node] = self.scalar(fake)
             return
         meta = self.meta(node, fake)
         if meta is None:

@@ -122,3 +122,9 @@ def running(x: pk.Tensor["M", "V"], ids: pk.Tensor["M", "K", pk.i32]):
 @pk.operator(cases={"ragged": dict(M=9, K=4), "tiny": dict(M=1, K=2)})
 def of_nothing(x: pk.Tensor["M", 0], ids: pk.Tensor["M", "K", pk.i32]):
     return pk.take_along(x, pk.minimum(ids, 5), axis=1, fill=4)
+
+
+@gathers(ragged=dict(V=20, K=18, M=9), tiny=dict(V=4, K=2, M=1))
+def sampled(x: pk.Tensor["M", "V"], at: pk.Tensor["M", "K"]):
+    place = pk.cast(pk.floor(pk.abs(at) * 3.0), pk.i32)
+    return pk.take_along(x, place, axis=1) * at

@@ -118,3 +118,17 @@ def running_softmax(x: T["T", "B", "N"]):
 
     last, shown = pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)
     return last, shown
+
+
+@pk.operator
+def begun_in_pieces(x: T["N", "N"], outer: int = 2):
+    """Carries that begin with pieces and what is filled in between, once and in every turn of a loop around it."""
+    def inner(h, _):
+        return h * 0.5 + pk.sum(h, axis=1, keepdims=True) * 0.1, None
+
+    def step(total, _):
+        start = pk.concat([pk.pad(total[:1], [(0, 1), (0, 1)], 1.0), pk.pad(x, [(0, 0), (0, 1)])], axis=0)
+        return pk.scan(inner, start, length=3)[0][1 : 1 + x.shape[0], : x.shape[1]], None
+
+    once = pk.scan(inner, pk.pad(x, [(0, 1), (0, 1)], 2.0), length=3)[0]
+    return once, pk.scan(step, x, length=outer)[0]

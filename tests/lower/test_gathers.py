@@ -60,6 +60,13 @@ def test_kernels(name: str, kernels: list[str]) -> None:
     assert [k.family for k in program_of(name).kernels] == kernels
 
 
+def test_indices_made_of_floats_are_stored_where_loads_take_no_single_elements() -> None:
+    op = OPERATORS["sampled"]
+    for picks, kernels in ((True, 1), (False, 2)):
+        made = lower(op.program(dims_of("sampled"), dtype="f32"), chooser(), dim_names(op.trace({}, "f32").args), picks=picks)
+        assert len(made.kernels) == kernels
+
+
 def loads_of(program: Program) -> list[Load]:
     return [op for k in program.kernels for op in k.body.walk() if isinstance(op, Load) and op.gathers]
 

@@ -57,6 +57,7 @@ CASES = [
     (ops.turned, dict(T=5, N=11), {}),
     (ops.nested, dict(T=3, S=2, N=5), {}),
     (ops.shifted, dict(T=5, N=7), {}),
+    (ops.begun_in_pieces, dict(N=3), {}),
     (ops.running_softmax, dict(T=4, B=3, N=11), {}),
 ]
 

@@ -357,7 +357,7 @@ def test_packed_sequences_are_refused_in_words() -> None:
 
 class Waves(nn.Module):
     def forward(self, x: Any) -> Any:
-        return torch.special.bessel_j0(x)
+        return torch.special.airy_ai(x)
 
 
 class Refused(nn.Module):
@@ -367,7 +367,7 @@ class Refused(nn.Module):
 
     def forward(self, x: Any) -> Any:
         y = self.waves(x)
-        z = torch.fft.fft(y).log().real
+        z = torch.fft.fft(y).acos().real
         return y + z.sum()
 
 
@@ -375,8 +375,8 @@ def test_what_has_no_counterpart_is_listed_at_once_with_its_lines() -> None:
     with pytest.raises(MissingRuleError) as caught:
         pk.from_torch(Refused(), (normal(3, 2, 4),))
     text = str(caught.value)
-    assert "aten.special_bessel_j0.default (waves (" in text and "it has no rule" in text
-    assert "aten.log.default" in text and "no rule for complex arrays" in text and "test_import.py:" in text
+    assert "aten.special_airy_ai.default (waves (" in text and "it has no rule" in text
+    assert "aten.acos.default" in text and "no rule for complex arrays" in text and "test_import.py:" in text
 
 
 def test_what_pytorch_refuses_is_an_error_of_ours() -> None:
@@ -433,5 +433,4 @@ def test_what_is_held_in_closures_is_compared_too_and_left_as_it_was(train: bool
 def test_histograms() -> None:
     x = torch.tensor([-1.0, 0.0, 0.1, 0.26, 0.99, 1.0, 1.5, float("nan"), 0.5])
     agrees(lambda x: torch.histc(x, 4, 0, 1), x)
-    with pytest.raises(MissingRuleError, match="between the least and the largest"):
-        pk.from_torch(lambda x: torch.histc(x, 4), x)
+    agrees(lambda x: torch.histc(x, 4), x[:7])

@@ -43,5 +43,5 @@ def test_rules_are_named_as_torch_names_operations() -> None:
 
     others = [n for n in RULES if n.partition(".")[0] not in ("aten", "prims")]
     assert [n for n in RULES if n not in others and not exists(n)] == []
-    assert {n.partition(".")[0] for n in others} == {"transformers"}
+    assert {n.partition(".")[0] for n in others} == {"transformers", "portakern"}
     assert walk.rules_known() == frozenset(RULES)

@@ -150,3 +150,83 @@ def test_checks_of_numbers_by_pytorch_are_left_out() -> None:
     before = torch.distributions.Distribution._validate_args, F.gaussian_nll_loss
     agrees(losses, normal(3, 4), normal(4, 3).T, normal(3, 4).exp())
     assert (torch.distributions.Distribution._validate_args, F.gaussian_nll_loss) == before
+
+
+# ---- Bessel and incomplete gamma functions ----------------------------------------------------------------------------
+
+POSITIVE = line(1e-6, 1e-3, 0.1, 0.5, 1.0, 1.5, 1.99, 2.01, 3.3, 7.0, 7.99, 8.01, 9.9, 15.0, 40.0, 300.0)
+
+
+def bessel(x: Any) -> Any:
+    s = torch.special
+    return (
+        s.bessel_j0(x), s.bessel_j1(-x), s.bessel_y0(x), s.bessel_y1(x), s.modified_bessel_k0(x), s.modified_bessel_k1(x),
+        s.scaled_modified_bessel_k0(x), s.scaled_modified_bessel_k1(x), s.modified_bessel_i0(x / 9),
+        s.modified_bessel_i1(x / 9),
+    )  # fmt: skip
+
+
+def gammas(x: Any) -> Any:
+    s, other = torch.special, x.flip(0)
+    return (
+        torch.igamma(x, other), torch.igammac(x, other), torch.igamma(x, x * 1.1), torch.igammac(other * 9, other * 9.5),
+        s.zeta(x + 1.1, other), s.zeta(2.0, x), torch.polygamma(2, x), torch.polygamma(3, x), torch.polygamma(4, x - 5.375),
+    )  # fmt: skip
+
+
+def polynomials(x: Any) -> Any:
+    s, t = torch.special, torch.cos(x)
+    return (
+        s.chebyshev_polynomial_t(t, 4), s.chebyshev_polynomial_u(t, 3), s.chebyshev_polynomial_v(t, 2),
+        s.chebyshev_polynomial_w(t, 3), s.hermite_polynomial_h(t, 4), s.hermite_polynomial_he(t, 0) + t,
+        s.laguerre_polynomial_l(t, 4), s.legendre_polynomial_p(t, 5), s.shifted_chebyshev_polynomial_t(t, 3),
+    )  # fmt: skip
+
+
+def oracle_of(function: Any, x: Any) -> list[np.ndarray]:
+    return list(oracle.evaluate(pk.from_torch(function, (x,)).program(), {"x": x.numpy()}).values())
+
+
+@pytest.mark.parametrize("function", [bessel, gammas, polynomials], ids=lambda f: f.__name__)
+def test_series_agree_with_pytorch(function: Any) -> None:
+    """To 1e-7: PyTorch's own Bessel functions have no more digits around 8."""
+    x = POSITIVE.double()
+    for number, (ours, theirs) in enumerate(zip(oracle_of(function, x), function(x), strict=True)):
+        theirs = theirs.numpy()
+        kept = np.isfinite(theirs) & (np.abs(theirs) < 1e30)
+        assert kept.sum() >= 8
+        np.testing.assert_allclose(ours[kept], theirs[kept], rtol=1e-7, atol=3e-8, err_msg=str(number))
+
+
+def test_series_have_the_digits_of_f64() -> None:
+    mp = pytest.importorskip("mpmath").mp
+    s, x = torch.special, POSITIVE.double()
+    exact = [lambda v: mp.besselj(0, v), lambda v: mp.bessely(1, v), lambda v: mp.besselk(0, v), lambda v: mp.polygamma(2, v),
+             lambda v: mp.gammainc(v, 0, v * 1.25, regularized=True), lambda v: mp.zeta(2.5, v)]  # fmt: skip
+    found = oracle_of(lambda x: (s.bessel_j0(x), s.bessel_y1(x), s.modified_bessel_k0(x), torch.polygamma(2, x),
+                                 torch.igamma(x, x * 1.25), s.zeta(2.5, x)), x)  # fmt: skip
+    for number, (ours, of) in enumerate(zip(found, exact, strict=True)):
+        theirs = np.array([float(of(mp.mpf(float(v)))) for v in x])
+        np.testing.assert_allclose(ours, theirs, rtol=3e-14, atol=1e-15, err_msg=str(number))
+
+
+@pytest.mark.quick
+def test_borders_of_their_domains() -> None:
+    def borders(a: Any, x: Any) -> Any:
+        s = torch.special
+        return (torch.igamma(a, x), torch.igammac(a, x), s.bessel_y0(x), s.bessel_y1(-x), s.modified_bessel_k0(x),
+                s.bessel_j0(x), s.zeta(a, x), torch.polygamma(1, a), torch.polygamma(3, a), s.modified_bessel_k1(x))
+
+    inf = float("inf")
+    a = line(0.0, 0.0, 1.0, 1.0, 5.0, 2.0, -1.5, 300.0, 300.0, 0.5)
+    agrees(borders, a, line(0.0, 1.0, 0.0, inf, 2.0, inf, 1.0, 290.0, 320.0, 2.0))
+
+
+@pytest.mark.parametrize("function", [
+    pytest.param(lambda x: (torch.special.bessel_y1(x), torch.igamma(x, x + 1)), id="some"),
+    pytest.param(bessel, marks=pytest.mark.slow, id="bessel"), pytest.param(gammas, marks=pytest.mark.slow, id="gammas"),
+])  # fmt: skip
+def test_kernels_of_series(function: Any) -> None:
+    op = agrees(function, line(0.3, 1.0, 2.5, 9.0, 30.0))
+    (row,) = pk.check(op, ["cpp:cpu"]).rows
+    assert row.correct, row.error

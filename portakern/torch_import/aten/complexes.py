@@ -100,7 +100,7 @@ def _part(given: Any, of: Callable[[Complex], Traced], call: Call) -> Any:
     return of(given) if isinstance(given, Complex) else given
 
 
-def _rule(*names: str) -> Callable[[Rule], Rule]:
+def on_complex(*names: str) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
         return function
@@ -111,29 +111,29 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 # ---- between real and complex -----------------------------------------------------------------------------------------
 
 
-@_rule("aten._to_copy", "prims.convert_element_type")
+@on_complex("aten._to_copy", "prims.convert_element_type")
 def _(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
     if call.complex:
         return Complex.of(x, call.dtype)
     return ew.cast(x.real, call.dtype)
 
 
-@_rule("aten.complex")
+@on_complex("aten.complex")
 def _(call: Call, real: Traced, imag: Traced) -> Complex:
     return _spread(Complex(real, imag), call.shape)
 
 
-@_rule("aten.polar")
+@on_complex("aten.polar")
 def _(call: Call, length: Traced, angle: Traced) -> Complex:
     return _spread(Complex(ew.multiply(length, ew.cos(angle)), ew.multiply(length, ew.sin(angle))), call.shape)
 
 
-@_rule("aten.view_as_complex", "aten.view_as_complex_copy")
+@on_complex("aten.view_as_complex", "aten.view_as_complex_copy")
 def _(call: Call, pairs: Traced) -> Complex:
     return from_pairs(pairs)
 
 
-@_rule("aten.view_as_real", "aten.view_as_real_copy")
+@on_complex("aten.view_as_real", "aten.view_as_real_copy")
 def _(call: Call, x: Complex) -> Traced:
     return to_pairs(x)
 
@@ -146,27 +146,31 @@ def to_pairs(x: Complex) -> Traced:
     return pieces.stack([x.real, x.imag], -1)
 
 
-@_rule("aten.real")
+@on_complex("aten.real")
 def _(call: Call, x: Complex) -> Traced:
     return x.real
 
 
-@_rule("aten.imag")
+@on_complex("aten.imag")
 def _(call: Call, x: Complex) -> Traced:
     return x.imag
 
 
-@_rule("aten.abs")
+@on_complex("aten.abs")
 def _(call: Call, x: Complex) -> Traced:
-    return ew.sqrt(_square(x))
+    return length(x)
 
 
-@_rule("aten.angle")
+def length(x: Complex) -> Traced:
+    return ew.sqrt(square(x))
+
+
+@on_complex("aten.angle")
 def _(call: Call, x: Complex) -> Traced:
     return angle(x.imag, x.real)
 
 
-def _square(x: Complex) -> Traced:
+def square(x: Complex) -> Traced:
     return ew.add(ew.multiply(x.real, x.real), ew.multiply(x.imag, x.imag))
 
 
@@ -177,25 +181,25 @@ def _spread(x: Complex, shape: tuple[Size, ...]) -> Complex:
 # ---- arithmetic -------------------------------------------------------------------------------------------------------
 
 
-@_rule("aten.conj", "aten._conj", "aten._conj_physical", "aten.conj_physical", "aten._conj_copy")
+@on_complex("aten.conj", "aten._conj", "aten._conj_physical", "aten.conj_physical", "aten._conj_copy")
 def _(call: Call, x: Complex) -> Complex:
     return Complex(x.real, ew.negative(x.imag))
 
 
-@_rule("aten.resolve_conj", "aten.resolve_neg")
+@on_complex("aten.resolve_conj", "aten.resolve_neg")
 def _(call: Call, x: Complex) -> Complex:
     return x
 
 
-@_rule("aten.add")
+@on_complex("aten.add")
 def _(call: Call, a: Any, b: Any, alpha: Any = 1) -> Complex:
-    b = b if alpha == 1 else _times(Complex.of(b, call.dtype), alpha, call.dtype)
+    b = b if alpha == 1 else times(Complex.of(b, call.dtype), alpha, call.dtype)
     return _each(ew.add, a, b, call)
 
 
-@_rule("aten.sub")
+@on_complex("aten.sub")
 def _(call: Call, a: Any, b: Any, alpha: Any = 1) -> Complex:
-    b = b if alpha == 1 else _times(Complex.of(b, call.dtype), alpha, call.dtype)
+    b = b if alpha == 1 else times(Complex.of(b, call.dtype), alpha, call.dtype)
     return _each(ew.subtract, a, b, call)
 
 
@@ -204,7 +208,7 @@ def _each(fn: Callable[[Any, Any], Traced], a: Any, b: Any, call: Call) -> Compl
     return Complex(fn(a.real, b.real), fn(a.imag, b.imag))
 
 
-@_rule("aten.cat", "aten.stack")
+@on_complex("aten.cat", "aten.stack")
 def _(call: Call, arrays: Sequence[Any], dim: int = 0) -> Complex:
     each = [Complex.of(x, call.dtype) for x in arrays]
     real = rule_for(call.name)
@@ -212,30 +216,30 @@ def _(call: Call, arrays: Sequence[Any], dim: int = 0) -> Complex:
     return Complex(real(call, [x.real for x in each], dim), real(call, [x.imag for x in each], dim))
 
 
-@_rule("aten.where")
+@on_complex("aten.where")
 def _(call: Call, condition: Traced, yes: Any, no: Any) -> Complex:
     return _each(lambda a, b: spread(ew.where(condition, a, b), call.shape), yes, no, call)
 
 
-@_rule("aten.full", "aten.full_like", "aten.new_full")
+@on_complex("aten.full", "aten.full_like", "aten.new_full")
 def _(call: Call, *args: Any, **kwargs: Any) -> Complex:
     return _spread(Complex.of(args[-1], call.dtype), call.shape)
 
 
-@_rule("aten.mul")
+@on_complex("aten.mul")
 def _(call: Call, a: Any, b: Any) -> Complex:
-    return _times(a, b, call.dtype)
+    return times(a, b, call.dtype)
 
 
-def _is_real(x: Any) -> bool:
+def is_real(x: Any) -> bool:
     return not isinstance(x, Complex | complex)
 
 
-def _times(a: Any, b: Any, dtype: str) -> Complex:
-    if _is_real(a):
+def times(a: Any, b: Any, dtype: str) -> Complex:
+    if is_real(a):
         a, b = b, a
     a = Complex.of(a, dtype)
-    if _is_real(b):
+    if is_real(b):
         b = value(b, dtype)
         return Complex(ew.multiply(a.real, b), ew.multiply(a.imag, b))
     b = Complex.of(b, dtype)
@@ -243,23 +247,23 @@ def _times(a: Any, b: Any, dtype: str) -> Complex:
                    ew.add(ew.multiply(a.real, b.imag), ew.multiply(a.imag, b.real)))  # fmt: skip
 
 
-@_rule("aten.div")
+@on_complex("aten.div")
 def _(call: Call, a: Any, b: Any) -> Complex:
-    if _is_real(b):
+    if is_real(b):
         a, b = Complex.of(a, call.dtype), value(b, call.dtype)
         return Complex(ew.divide(a.real, b), ew.divide(a.imag, b))
     b = Complex.of(b, call.dtype)
-    over = _square(b)
-    return _times(a, Complex(ew.divide(b.real, over), ew.divide(ew.negative(b.imag), over)), call.dtype)
+    over = square(b)
+    return times(a, Complex(ew.divide(b.real, over), ew.divide(ew.negative(b.imag), over)), call.dtype)
 
 
-@_rule("aten.exp")
+@on_complex("aten.exp")
 def _(call: Call, x: Complex) -> Complex:
     length = ew.exp(x.real)
     return Complex(ew.multiply(length, ew.cos(x.imag)), ew.multiply(length, ew.sin(x.imag)))
 
 
-@_rule("aten.mm", "aten.bmm", "aten.mv", "aten.matmul")
+@on_complex("aten.mm", "aten.bmm", "aten.mv", "aten.matmul")
 def _(call: Call, a: Any, b: Any) -> Complex:
     a, b = Complex.of(a, call.dtype), Complex.of(b, call.dtype)
     times = contractions.matmul
@@ -291,19 +295,19 @@ def _along(x: Complex, dims: Sequence[int], forward: bool) -> Complex:
     return x
 
 
-@_rule("aten._fft_c2c")
+@on_complex("aten._fft_c2c")
 def _(call: Call, x: Complex, dims: Sequence[int], norm: int, forward: bool) -> Complex:
     return _scaled(_along(x, dims, forward), _scale(norm, x.shape, dims))
 
 
-@_rule("aten._fft_r2c")
+@on_complex("aten._fft_r2c")
 def _(call: Call, x: Traced, dims: Sequence[int], norm: int, onesided: bool) -> Complex:
     *others, last = dims
     made = Complex(*(fourier.rfft(x, last) if onesided else fourier.fft(x, None, last)))
     return _scaled(_along(made, others, True), _scale(norm, x.shape, dims))
 
 
-@_rule("aten._fft_c2r")
+@on_complex("aten._fft_c2r")
 def _(call: Call, x: Complex, dims: Sequence[int], norm: int, size: int) -> Traced:
     *others, last = dims
     x = _along(x, others, False)

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from portakern.spec import elementwise as ew
-from portakern.spec import windows
+from portakern.spec import views, windows
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import Call, column, each, rule
+
+
+@rule("aten.conv_tbc")
+def _(call: Call, x: Traced, w: Traced, bias: Traced, pad: int = 0) -> Traced:
+    """Of lines [T, B, C] with weights [taps, C, outputs]."""
+    made = windows.conv(views.transpose(x, (1, 2, 0)), views.transpose(w, (2, 1, 0)), 1, pad, 1, 1, layout="NCHW")
+    return ew.add(views.transpose(made, (2, 0, 1)), bias)
 
 
 @rule("aten.convolution")

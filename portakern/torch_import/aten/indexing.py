@@ -13,7 +13,7 @@ from portakern.spec import elementwise as ew
 from portakern.spec import orders, pieces, reductions, views
 from portakern.spec.traced import Traced, broadcast_shapes
 from portakern.torch_import.aten.products import vector_norm
-from portakern.torch_import.aten.views import part
+from portakern.torch_import.aten.views import part, strided
 from portakern.torch_import.rules import RULES, Call, is_float, rule, spread, truth, value
 from portakern.torch_import.types import NotImported
 
@@ -38,6 +38,8 @@ def _(call: Call, x: Traced, dim: int, index: Traced) -> Traced:
 
 @rule("aten.gather")
 def _(call: Call, x: Traced, dim: int, index: Traced, sparse_grad: bool = False) -> Traced:
+    if not product(index.shape) and index.ndim != x.ndim:
+        return views.zeros(call.shape, call.dtype)
     if not x.ndim:
         return spread(x, call.shape)
     if not index.ndim:
@@ -104,9 +106,9 @@ def _last(x: Traced, dim: int, index: Traced) -> Traced:
 @rule("aten.index_put", "aten._unsafe_index_put", "aten._index_put_impl")
 def _(call: Call, x: Traced, indices: Sequence[Traced | None], values: Traced, accumulate: bool = False, unsafe: bool = False
       ) -> Traced:  # fmt: skip
-    masks = [i for i in indices if i is not None and i.type.dtype == "bool"]
-    if len(masks) == 1 and len([i for i in indices if i is not None]) == 1 and indices[0] is masks[0] and not accumulate:
-        return _masked(call, x, masks[0], values)
+    at = only_mask(indices)
+    if at is not None:
+        return _masked(x, at, indices[at], value(values, call.dtype), accumulate)  # type: ignore[arg-type]
     places = _Places(x, indices)
     whole = (*places.before, *places.shape, *places.after)
     count = product(places.shape)
@@ -115,13 +117,32 @@ def _(call: Call, x: Traced, indices: Sequence[Traced | None], values: Traced, a
     return places.back(orders.scatter(places.lines, index, new, places.at, "add" if accumulate else "set"))
 
 
-def _masked(call: Call, x: Traced, mask: Traced, values: Traced) -> Traced:
-    """One value where ``mask`` holds; more than one would be dealt out by rank."""
-    if product(values.shape) != 1:
-        raise NotImported("values dealt out to the places of a mask")
-    one = value(views.reshape(values, ()), call.dtype)
-    over = ew.expand_at(mask, x.shape, range(mask.ndim))
-    return spread(ew.where(over, one, x), x.shape)
+def only_mask(indices: Sequence[Traced | None]) -> int | None:
+    """The place of the mask among indices of which the others are none."""
+    given = [n for n, i in enumerate(indices) if i is not None]
+    mask = indices[given[0]] if len(given) == 1 else None
+    return given[0] if mask is not None and mask.type.dtype == "bool" else None
+
+
+def _masked(x: Traced, at: int, mask: Traced, values: Traced, accumulate: bool) -> Traced:
+    """``values`` where ``mask``, which is of the dims from ``at`` on, holds: one for all of these places, or one for each, in
+    order."""
+    before, after = x.shape[:at], x.shape[at + mask.ndim :]
+    count = product(mask.shape)
+    shape = (*before, count, *after)
+    values = views.reshape(values, (*[1] * (len(shape) - values.ndim), *values.shape))
+    holds = _line(mask)
+    if values.shape[at] != 1:
+        rank = ew.subtract(reductions.cumsum(ew.cast(holds, "i32"), 0), 1)
+        values = views.take(values, rank, at)
+    return put_where(x, at, mask, spread(values, shape), accumulate)
+
+
+def put_where(x: Traced, at: int, mask: Traced, lines: Traced, accumulate: bool = False) -> Traced:
+    """``x`` with lines where ``mask`` holds, whose dims are one dim of ``lines``."""
+    flat = views.reshape(x, lines.shape)
+    new = ew.add(flat, lines) if accumulate else lines
+    return views.reshape(ew.where(ew.expand_at(_line(mask), flat.shape, (at,)), new, flat), x.shape)
 
 
 @rule("aten.masked_scatter")
@@ -219,6 +240,18 @@ def _(call: Call, x: Traced, index: Traced, source: Traced, accumulate: bool = F
     line, flat = _line(x), _line(index)
     flat = from_front(flat, line.shape[0])
     return views.reshape(orders.scatter(line, flat, _line(source), 0, "add" if accumulate else "set"), x.shape)
+
+
+@rule("aten.as_strided_scatter")
+def _(call: Call, x: Traced, source: Traced, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Traced:
+    """Elements of the array as it lies, which is in row-major order."""
+    if not call.contiguous:
+        raise NotImported("strides over an array that is not in row-major order")
+    line = _line(x)
+    if not size or not product(tuple(size)):
+        return x
+    place, new = _line(strided(size, stride, offset)), _line(spread(value(source, call.dtype), tuple(size)))
+    return views.reshape(orders.scatter(line, place, new, 0, "set"), x.shape)
 
 
 @rule("aten.nonzero_static")

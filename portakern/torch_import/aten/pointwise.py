@@ -247,8 +247,8 @@ def _(call: Call, a: Traced, b: Traced) -> Traced:
     a, b = ew.abs(value(a, call.dtype)), ew.abs(value(b, call.dtype))
     large, small = ew.maximum(a, b), ew.minimum(a, b)
     share = ew.where(ew.greater(large, 0), ew.divide(small, large), 0.0)
-    infinite = ew.equal(small, math.inf)
-    return ew.where(infinite, small, ew.multiply(large, ew.sqrt(ew.add(1.0, ew.square(share)))))
+    infinite = ew.logical_or(ew.equal(a, math.inf), ew.equal(b, math.inf))
+    return ew.where(infinite, math.inf, ew.multiply(large, ew.sqrt(ew.add(1.0, ew.square(share)))))
 
 
 @rule("aten.ldexp")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from portakern.ir.size import product
+from portakern.ir.size import Size, product
 from portakern.ir.tensor import Assemble
 from portakern.spec import elementwise as ew
-from portakern.spec import pieces, views, windows
+from portakern.spec import pieces, reductions, views, windows
 from portakern.spec.traced import Traced, make
-from portakern.torch_import.rules import Call, each, rule, wide
+from portakern.torch_import.rules import Call, each, number, rule, spread, value, wide
 
 
 def channels_last(x: Traced, n: int, pool: Callable[[Traced], Any]) -> Any:
@@ -58,13 +59,81 @@ def _(call: Call, x: Traced, size: Any) -> Traced:
 
 
 @rule("aten.adaptive_max_pool2d", "aten.adaptive_max_pool3d")
-def _(call: Call, x: Traced, size: Any) -> tuple[Traced, None]:
-    from portakern.torch_import.types import NotImported
-
-    if 1 in call.used:
-        raise NotImported("the places of an adaptive maximum")
+def _(call: Call, x: Traced, size: Any) -> tuple[Traced, Traced | None]:
     n = int(call.base[-2])
-    return channels_last(x, n, lambda y: windows.adaptive_max_pool(y, tuple(size))), None
+    if 1 not in call.used:
+        return channels_last(x, n, lambda y: windows.adaptive_max_pool(y, tuple(size))), None
+    begins, longest, ends = [], [], []
+    for have, count in zip(x.shape[-n:], size, strict=True):
+        total = number(have, "the places of an adaptive maximum")
+        first = [i * total // count for i in range(count)]
+        last = [-(-(i + 1) * total // count) for i in range(count)]
+        at = ew.cast(views.arange(count), "i32")
+        begins.append(ew.floor_divide(ew.multiply(at, total), count))
+        ends.append(ew.floor_divide(ew.add(ew.multiply(ew.add(at, 1), total), count - 1), count))
+        longest.append(max(b - a for a, b in zip(first, last, strict=True)))
+    begins, ends = ([_of_places(v, d, n) for d, v in enumerate(lines)] for lines in (begins, ends))
+    return _largest(x, n, begins, ends, longest)
+
+
+def _of_places(line: Traced, dim: int, n: int) -> Traced:
+    """Numbers of windows along spatial dim ``dim`` with dims of 1 for all others."""
+    return views.reshape(line, tuple(line.shape[0] if d == dim else 1 for d in range(n)))
+
+
+def _largest(x: Traced, n: int, begins: list[Traced], ends: list[Traced] | None, window: list[int]) -> tuple[Traced, Traced]:
+    """The largest element of each window of the last ``n`` dims of x, and its place among their elements.  Windows are those
+    elements of ``window`` from ``begins`` on, along each dim, that are below ``ends``."""
+    sizes = x.shape[-n:]
+    lead = x.shape[: x.ndim - n]
+    counts = tuple(b.shape[b.ndim - n + d] for d, b in enumerate(begins))
+    batch = begins[0].shape[: begins[0].ndim - n]
+    shape = (*batch, *counts, *window)
+    place: Traced | None = None
+    inside: Traced | None = None
+    for d, begin in enumerate(begins):
+        at = ew.add(spread_windows(begin, shape, n), views.iota(shape, len(shape) - n + d, "i32"))
+        if ends is not None:
+            here = ew.less(at, spread_windows(ends[d], shape, n))
+            inside = here if inside is None else ew.logical_and(inside, here)
+        at = ew.minimum(at, value(sizes[d], "i32") - 1)
+        place = at if place is None else ew.add(ew.multiply(place, sizes[d]), at)
+    assert place is not None
+    flat = views.reshape(x, (*lead, product(sizes)))
+    taps = product(tuple(window))
+    index = views.reshape(place, (*batch, product(counts), taps))
+    index = spread(index, (*lead, product(counts), taps))
+    found = views.take_along(flat, views.reshape(index, (*lead, product(counts) * taps)), flat.ndim - 1)
+    found = views.reshape(found, (*lead, product(counts), taps))
+    if inside is not None:
+        found = ew.where(views.reshape(inside, (product(counts), taps)), found, value(-math.inf, x.type.dtype))
+    top = views.expand_dims(reductions.argmax(found, -1), found.ndim - 1)
+    values, places = (views.take_along(v, top, found.ndim - 1) for v in (found, index))
+    return views.reshape(values, (*lead, *counts)), views.reshape(places, (*lead, *counts))
+
+
+def spread_windows(begin: Traced, shape: tuple[Size, ...], n: int) -> Traced:
+    return spread(views.reshape(begin, (*begin.shape, *[1] * n)), shape)
+
+
+@rule("aten.fractional_max_pool2d", "aten.fractional_max_pool3d")
+def _(call: Call, x: Traced, window: Any, size: Any, samples: Traced) -> tuple[Traced, Traced]:
+    """Windows whose distances are the given random numbers rounded (Graham, Fractional max-pooling, 2014): of each image and
+    channel and dim one number, in 2D that of the last dim first."""
+    n = int(call.base[-2])
+    window, size = each(window, n), each(size, n)
+    begins = []
+    for d in range(n):
+        inner, outer = number(x.shape[x.ndim - n + d], "fractional pooling"), number(size[d], "fractional pooling")
+        step = (inner - window[d]) / (outer - 1) if outer > 1 else 0.0
+        sample = ew.cast(samples[..., n - 1 - d if n == 2 else d], wide(samples.type.dtype))
+        sample = views.expand_dims(sample, sample.ndim)
+        line = ew.cast(views.arange(outer), sample.type.dtype)
+        begin = ew.subtract(ew.floor(ew.multiply(ew.add(line, sample), step)), ew.floor(ew.multiply(sample, step)))
+        begin = ew.where(ew.equal(line, float(outer - 1)), float(inner - window[d]), begin)
+        lead = samples.shape[:-1] if x.ndim == n + 2 else samples.shape[1:-1]
+        begins.append(views.reshape(ew.cast(begin, "i32"), (*lead, *(outer if k == d else 1 for k in range(n)))))
+    return _largest(x, n, begins, None, list(window))
 
 
 @rule("aten.im2col")

@@ -9,7 +9,7 @@ from portakern.spec import contractions, pieces, reductions, segments, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.aten.reductions import vector_norm
-from portakern.torch_import.rules import Call, is_float, rule, value, wide
+from portakern.torch_import.rules import Call, is_float, number, rule, value, wide
 from portakern.torch_import.types import NotImported
 
 
@@ -36,6 +36,12 @@ def _(call: Call, bias: Traced, a: Traced, b: Traced, beta: Any = 1, alpha: Any 
     if beta == 0:
         return made
     return ew.add(made, value(bias, call.dtype) if beta == 1 else ew.multiply(bias, value(beta, call.dtype)))
+
+
+@rule("aten.addbmm")
+def _(call: Call, bias: Traced, a: Traced, b: Traced, beta: Any = 1, alpha: Any = 1) -> Traced:
+    made = ew.multiply(reductions.sum(multiplied(call, a, b), 0), value(alpha, call.dtype))
+    return made if beta == 0 else ew.add(made, ew.multiply(value(bias, call.dtype), value(beta, call.dtype)))
 
 
 @rule("aten.linear")
@@ -115,8 +121,8 @@ def _(call: Call, a: Traced, b: Traced, p: float = 2) -> Traced:
 
 @rule("aten._pdist_forward")
 def _(call: Call, x: Traced, p: float = 2.0) -> Traced:
-    rows = x.shape[0]
-    if not isinstance(rows, int) or rows < 2:
-        raise NotImported(f"distances between pairs of {rows} rows")
+    rows = number(x.shape[0], "distances between pairs of rows")
+    if rows < 2:
+        return views.zeros((0,), call.dtype)
     found = [vector_norm(ew.subtract(x[i + 1 :], x[i : i + 1]), float(p), -1, False) for i in range(rows - 1)]
     return pieces.concat(found, 0) if len(found) > 1 else found[0]

@@ -91,13 +91,13 @@ def _(call: Call, chance: Traced, **kwargs: Any) -> Traced:
     return ew.less(random.uniform(call.seed(), call.shape), chance)
 
 
-@rule("aten.randint.low", "aten.randint_like.low_dtype")
+@rule("aten.randint.low", "aten.randint.low_generator", "aten.randint_like.low_dtype")
 def _(call: Call, *args: Any, **kwargs: Any) -> Traced:
     low, high = args[1:3] if call.base == "aten.randint_like" else args[:2]
     return _whole(call, low, high)
 
 
-@rule("aten.randint.default", "aten.randint_like.default")
+@rule("aten.randint.default", "aten.randint.generator", "aten.randint_like.default")
 def _(call: Call, *args: Any, **kwargs: Any) -> Traced:
     return _whole(call, 0, args[1] if call.base == "aten.randint_like" else args[0])
 

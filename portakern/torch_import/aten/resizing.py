@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from portakern.ir.size import Size, product
@@ -9,7 +10,10 @@ from portakern.spec import contractions, pieces, reductions, views
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import Call, number, rule, value, wide
-from portakern.torch_import.types import NotImported
+
+LINEAR, NEAREST, CUBIC = range(3)
+ZEROS, BORDER, REFLECTION = range(3)
+"""PyTorch's modes of sampling, and what lies beyond the border."""
 
 
 def _scales(args: tuple[Any, ...], n: int) -> tuple[Any, ...]:
@@ -78,6 +82,24 @@ def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
     return ew.clip(ew.round(x), 0.0, 255.0) if call.dtype == "u8" else x
 
 
+@rule("aten.upsample_bicubic2d")
+def _(call: Call, x: Traced, size: Any, align: bool, *scales: Any) -> Traced:
+    """A product with weights for each axis, of four neighbours for each output."""
+    x = ew.cast(x, wide(x.type.dtype))
+    for d, scale in enumerate(_scales(scales, 2), 2):
+        have, out = number(x.shape[d], "resizing"), number(call.shape[d], "resizing")
+        line = ew.cast(views.arange(out), x.type.dtype)
+        at = ew.multiply(line, (have - 1) / (out - 1) if out > 1 else 0.0) if align else ew.subtract(
+            ew.multiply(ew.add(line, 0.5), _step(have, out, scale)), 0.5)
+        column = ew.cast(views.iota((out, have), 1, "i32"), x.type.dtype)
+        weights: Any = 0.0
+        for place, weight in _cubic_terms(at, have, align, BORDER):
+            hit = ew.equal(column, views.expand_dims(place, 1))
+            weights = ew.add(weights, ew.where(hit, views.expand_dims(weight, 1), 0.0))
+        x = contractions.einsum("nchw,oh->ncow" if d == 2 else "nchw,ow->ncho", x, weights)
+    return x
+
+
 def _smoothing(size: int, out: int, align: bool, scale: float | None, cubic: bool, dtype: str) -> Traced:
     """Weights [out, size], whose rows add up to 1."""
     step = ((size - 1) / (out - 1) if out > 1 else 0.0) if align else _step(size, out, scale)
@@ -104,49 +126,100 @@ def _cubic(t: Traced) -> Traced:
 # ---- sampled at given places ----------------------------------------------------------------------------------------
 
 
-@rule("aten.grid_sampler_2d")
+@rule("aten.grid_sampler_2d", "aten.grid_sampler_3d")
 def _(call: Call, x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
-    """x [N, C, H, W] at grid [N, H', W', (x, y)], each from -1 to 1."""
-    if mode == 2:
-        raise NotImported("bicubic sampling of a grid")
-    height, width = (number(s, "sampling") for s in x.shape[2:])
-    columns, rows = (_pixel(grid[..., i], n, align, padding) for i, n in ((0, width), (1, height)))
-    if mode == 1:
-        return _picked(x, ew.round(rows), ew.round(columns))
-    top, left = ew.floor(rows), ew.floor(columns)
-    down, right = ew.subtract(rows, top), ew.subtract(columns, left)
-    total: Traced | None = None
-    for i, wi in ((0.0, ew.subtract(1.0, down)), (1.0, down)):
-        for j, wj in ((0.0, ew.subtract(1.0, right)), (1.0, right)):
-            picked = _picked(x, ew.add(top, i), ew.add(left, j))
-            term = ew.multiply(picked, views.expand_dims(ew.multiply(wi, wj), 1))
-            total = term if total is None else ew.add(total, term)
-    assert total is not None
-    return total
+    return sampled(x, grid, mode, padding, align)
 
 
-def _pixel(at: Traced, size: int, align: bool, padding: int) -> Traced:
-    """Coordinates from -1 to 1 as pixels; beyond the border as ``padding`` says (0 zeros, 1 the border, 2 mirrored)."""
-    pixel = ew.multiply(ew.add(at, 1.0), (size - 1) / 2) if align else ew.subtract(ew.multiply(ew.add(at, 1.0), size / 2), 0.5)
-    if padding == 2:
+def sampled(x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
+    """x [N, C, *sizes] at grid [N, *places, (x, y, ..)], each from -1 to 1."""
+    places = grid.shape[1:-1]
+    made = _sampled(x, views.reshape(grid, (grid.shape[0], product(places), grid.shape[-1])), mode, padding, align)
+    return views.reshape(made, (*x.shape[:2], *places))
+
+
+def _sampled(x: Traced, grid: Traced, mode: int, padding: int, align: bool) -> Traced:
+    """[N, C, P] at grid [N, P, (x, y, ..)]: places as one dim need no reshape in between, which would be stored."""
+    sizes = [number(s, "sampling") for s in x.shape[2:]]
+    grid = ew.cast(grid, wide(grid.type.dtype))
+    at = [_pixel(grid[..., len(sizes) - 1 - d], size, align) for d, size in enumerate(sizes)]
+    if mode == CUBIC:
+        return _weighed(x, [_cubic_terms(p, s, align, padding) for p, s in zip(at, sizes, strict=True)])
+    at = [_within(p, s, align, padding) for p, s in zip(at, sizes, strict=True)]
+    if mode == NEAREST:
+        return _picked(x, [ew.round(p) for p in at])
+    return _weighed(x, [_linear_terms(p) for p in at])
+
+
+def _pixel(at: Traced, size: int, align: bool) -> Traced:
+    """Coordinates from -1 to 1 as pixels."""
+    up = ew.add(at, 1.0)
+    return ew.multiply(up, (size - 1) / 2) if align else ew.subtract(ew.multiply(up, size / 2), 0.5)
+
+
+def _within(pixel: Traced, size: int, align: bool, padding: int) -> Traced:
+    """Pixels beyond the border on it, or mirrored at it."""
+    if padding == REFLECTION:
         low, span = (0.0, float(size - 1)) if align else (-0.5, float(size))
         if span == 0:
             return ew.multiply(pixel, 0.0)
         there = ew.remainder(ew.abs(ew.subtract(pixel, low)), 2 * span)
         pixel = ew.add(ew.minimum(there, ew.subtract(2 * span, there)), low)
-    return ew.clip(pixel, 0.0, float(size - 1)) if padding else pixel
+    return ew.clip(pixel, 0.0, float(size - 1)) if padding != ZEROS else pixel
 
 
-def _picked(x: Traced, rows: Traced, columns: Traced) -> Traced:
-    """x [N, C, H, W] at whole rows and columns [N, H', W'], 0 outside."""
-    n, channels, height, width = x.shape
-    shape: tuple[Size, ...] = (n, channels, *rows.shape[1:])
-    inside = ew.logical_and(ew.logical_and(rows >= 0.0, rows < value(height, rows.type.dtype)),
-                            ew.logical_and(columns >= 0.0, columns < value(width, rows.type.dtype)))
-    row, column = (ew.cast(ew.where(inside, v, 0.0), "i32") for v in (rows, columns))
-    place = ew.add(ew.multiply(row, width), column)
-    index = views.reshape(ew.expand_at(place, shape, (0, 2, 3)), (n, channels, product(shape[2:])))
-    found = views.take_along(views.reshape(x, (n, channels, height * width)), index, 2)
-    return ew.where(ew.expand_at(inside, shape, (0, 2, 3)), views.reshape(found, shape), 0.0)
+Terms = list[tuple[Traced, Traced]]
+"""Whole pixels along a dim, and the weight of each."""
 
 
+def _linear_terms(pixel: Traced) -> Terms:
+    low = ew.floor(pixel)
+    share = ew.subtract(pixel, low)
+    return [(low, ew.subtract(1.0, share)), (ew.add(low, 1.0), share)]
+
+
+def _cubic_terms(pixel: Traced, size: int, align: bool, padding: int) -> Terms:
+    """Of four neighbours, by Keys' kernel with a = -3/4."""
+    low = ew.floor(pixel)
+    share = ew.subtract(pixel, low)
+
+    def near(t: Traced) -> Traced:
+        return ew.add(ew.multiply(ew.multiply(ew.subtract(ew.multiply(t, 1.25), 2.25), t), t), 1.0)
+
+    def far(t: Traced) -> Traced:
+        return ew.add(ew.multiply(ew.add(ew.multiply(ew.add(ew.multiply(t, -0.75), 3.75), t), -6.0), t), 3.0)
+
+    rest = ew.subtract(1.0, share)
+    weights = far(ew.add(share, 1.0)), near(share), near(rest), far(ew.add(rest, 1.0))
+    return [(_within(ew.add(low, float(k)), size, align, padding), w) for k, w in enumerate(weights, -1)]
+
+
+def _weighed(x: Traced, terms: list[Terms]) -> Traced:
+    """The sum over all choices of one neighbour along each dim."""
+    total: Traced | None = None
+    for choice in itertools.product(*terms):
+        weight = choice[0][1]
+        for _, other in choice[1:]:
+            weight = ew.multiply(weight, other)
+        term = ew.multiply(_picked(x, [at for at, _ in choice]), views.expand_dims(weight, 1))
+        total = term if total is None else ew.add(total, term)
+    assert total is not None
+    return total
+
+
+def _picked(x: Traced, at: list[Traced]) -> Traced:
+    """x [N, C, *sizes] at whole pixels [N, P] along each dim, 0 outside."""
+    n, channels, *sizes = x.shape
+    shape: tuple[Size, ...] = (n, channels, at[0].shape[1])
+    inside: Traced | None = None
+    for pixel, size in zip(at, sizes, strict=True):
+        here = ew.logical_and(pixel >= 0.0, pixel < value(size, pixel.type.dtype))
+        inside = here if inside is None else ew.logical_and(inside, here)
+    assert inside is not None
+    place: Traced | None = None
+    for pixel, size in zip(at, sizes, strict=True):
+        whole = ew.cast(ew.where(inside, pixel, 0.0), "i32")
+        place = whole if place is None else ew.add(ew.multiply(place, size), whole)
+    assert place is not None
+    found = views.take_along(views.reshape(x, (n, channels, product(tuple(sizes)))), ew.expand_at(place, shape, (0, 2)), 2)
+    return ew.where(ew.expand_at(inside, shape, (0, 2)), found, 0.0)

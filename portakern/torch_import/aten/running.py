@@ -8,7 +8,7 @@ from typing import Any
 from portakern.spec import elementwise as ew
 from portakern.spec import recurrences, reductions, views
 from portakern.spec.traced import Traced
-from portakern.torch_import.rules import Call, rule, value
+from portakern.torch_import.rules import Call, is_float, rule, value
 
 
 @rule("aten.cumsum")
@@ -41,7 +41,10 @@ def _extreme(call: Call, x: Traced, dim: int, later: Any) -> tuple[Traced, Trace
     dim %= x.ndim
 
     def joined(left: Any, right: Any) -> Any:
-        keep = ew.logical_not(later(right[0], left[0]))
+        taken = later(right[0], left[0])
+        if is_float(x.type.dtype):  # the last NaN, if any is
+            taken = ew.logical_or(ew.isnan(right[0]), ew.logical_and(taken, ew.logical_not(ew.isnan(left[0]))))
+        keep = ew.logical_not(taken)
         return ew.where(keep, left[0], right[0]), ew.where(keep, left[1], right[1])
 
     size = x.shape[dim]

@@ -1,6 +1,6 @@
-"""Special functions of what the tensor level has: gamma, error and Bessel functions.
+"""Special functions of what the tensor level has: gamma and error functions.
 
-They are series whose errors are known, and computed in at least f32; ``erfcx`` is exact to f32 only, and refused in f64.
+They are series whose errors are known, and computed in at least f32.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
 from portakern.torch_import.rules import Call, rule, value, wide
-from portakern.torch_import.types import NotImported
 
 
-def _given(call: Call, x: Traced) -> Traced:
+def given(call: Call, x: Any) -> Traced:
+    """An argument in the dtype that functions are computed in."""
     return value(x, wide(call.dtype))
 
 
@@ -27,15 +27,25 @@ def polynomial(x: Traced, coefficients: Sequence[float]) -> Traced:
     return total
 
 
+def chebyshev(t: Traced, coefficients: Sequence[float]) -> Traced:
+    """The sum of c[k] T_k(t), by Clenshaw's recurrence."""
+    twice = ew.multiply(t, 2.0)
+    later: Any = 0.0
+    last: Any = coefficients[-1]
+    for c in coefficients[-2:0:-1]:
+        last, later = ew.subtract(ew.add(ew.multiply(twice, last), c), later), last
+    return ew.subtract(ew.add(ew.multiply(t, last), coefficients[0]), later)
+
+
 # ---- gamma ----------------------------------------------------------------------------------------------------------
 
 _SHIFT = 8
 """Stirling's series is used from here on, where its terms below are exact to 2e-13; smaller arguments are shifted."""
 
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
 
 
-def _mirrored(x: Traced) -> tuple[Traced, Traced, Traced]:
+def mirrored(x: Traced) -> tuple[Traced, Traced, Traced]:
     """Whether ``x`` is below 1/2, then 1 - x (else x), and the distance of ``x`` from the next integer, for sines of pi x."""
     below = ew.less(x, 0.5)
     return below, ew.where(below, ew.subtract(1.0, x), x), ew.subtract(x, ew.round(x))
@@ -43,15 +53,18 @@ def _mirrored(x: Traced) -> tuple[Traced, Traced, Traced]:
 
 @rule("aten.lgamma")
 def _(call: Call, x: Traced) -> Traced:
-    x = _given(call, x)
-    below, t, off = _mirrored(x)
+    return lgamma(given(call, x))
+
+
+def lgamma(x: Traced) -> Traced:
+    below, t, off = mirrored(x)
     small = ew.less(t, float(_SHIFT))
     z = ew.where(small, ew.add(t, float(_SHIFT)), t)
     steps = ew.where(small, t, 1.0)
     for k in range(1, _SHIFT):
         steps = ew.multiply(steps, ew.where(small, ew.add(t, float(k)), 1.0))
     inverse = ew.reciprocal(z)
-    terms = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
+    terms = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI, 1)]
     tail = ew.multiply(polynomial(ew.multiply(inverse, inverse), terms[::-1]), inverse)
     main = ew.subtract(ew.multiply(ew.subtract(z, 0.5), ew.log(z)), z)
     whole = ew.add(ew.subtract(ew.add(main, tail), ew.log(steps)), 0.5 * math.log(2 * math.pi))
@@ -61,15 +74,15 @@ def _(call: Call, x: Traced) -> Traced:
 
 @rule("aten.digamma")
 def _(call: Call, x: Traced) -> Traced:
-    return _digamma(_given(call, x))
+    return digamma(given(call, x))
 
 
-def _digamma(x: Traced) -> Traced:
-    below, t, off = _mirrored(x)
+def digamma(x: Traced) -> Traced:
+    below, t, off = mirrored(x)
     z, steps = _shifted(t, lambda k: ew.reciprocal(k))
     inverse = ew.reciprocal(z)
     square = ew.multiply(inverse, inverse)
-    terms = [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
+    terms = [b / (2 * k) for k, b in enumerate(BERNOULLI, 1)]
     tail = ew.multiply(polynomial(square, terms[::-1]), square)
     whole = ew.subtract(ew.subtract(ew.subtract(ew.log(z), ew.multiply(inverse, 0.5)), tail), steps)
     turn = ew.multiply(off, math.pi)
@@ -77,23 +90,6 @@ def _digamma(x: Traced) -> Traced:
     pole = ew.where(ew.equal(x, 0.0), -math.inf, math.nan)
     at_pole = ew.logical_and(ew.less_equal(x, 0.0), ew.equal(off, 0.0))
     return ew.where(at_pole, pole, ew.where(below, other, whole))
-
-
-@rule("aten.polygamma")
-def _(call: Call, n: int, x: Traced) -> Traced:
-    x = _given(call, x)
-    if n == 0:
-        return _digamma(x)
-    if n != 1:
-        raise NotImported(f"the {n + 1}th derivative of the logarithm of the gamma function")
-    below, t, off = _mirrored(x)
-    z, steps = _shifted(t, lambda k: ew.reciprocal(ew.multiply(k, k)))
-    inverse = ew.reciprocal(z)
-    square = ew.multiply(inverse, inverse)
-    tail = ew.multiply(polynomial(square, _BERNOULLI[::-1]), ew.multiply(square, inverse))
-    whole = ew.add(ew.add(ew.add(inverse, ew.multiply(square, 0.5)), tail), steps)
-    turn = ew.divide(math.pi, ew.sin(ew.multiply(off, math.pi)))
-    return ew.where(below, ew.subtract(ew.multiply(turn, turn), whole), whole)
 
 
 def _shifted(t: Traced, term: Any) -> tuple[Traced, Traced]:
@@ -128,101 +124,48 @@ def _inverted(x: Traced, w: Traced) -> Traced:
 
 @rule("aten.erfinv")
 def _(call: Call, x: Traced) -> Traced:
-    x = _given(call, x)
+    x = given(call, x)
     return _inverted(x, ew.negative(ew.log(ew.multiply(ew.subtract(1.0, x), ew.add(x, 1.0)))))
 
 
 @rule("aten.special_ndtri")
 def _(call: Call, p: Traced) -> Traced:
     """sqrt(2) erfinv(2 p - 1), with 1 - (2 p - 1)^2 as 4 p (1 - p), in which nothing cancels."""
-    p = _given(call, p)
+    p = given(call, p)
     w = ew.negative(ew.log(ew.multiply(ew.multiply(p, 4.0), ew.subtract(1.0, p))))
     return ew.multiply(_inverted(ew.subtract(ew.multiply(p, 2.0), 1.0), w), math.sqrt(2))
 
 
-_ERFCX = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368,
-          -1.26551223)  # fmt: skip
-"""Press et al., Numerical Recipes (erfcc): the logarithm of erfcx(x) / t in t = 1 / (1 + x / 2), to 1.2e-7."""
+_ERFCX = (1.1775789345674017, -0.004590054580646478, -0.08424913336651792, 0.05920993999819189,
+          -0.026658668435305753, 0.009074997670705265, -0.002413163540417608, 0.0004907758365258085,
+          -6.916973302501218e-05, 4.139027986072891e-06, 7.740383066197302e-07, -2.1886401049246191e-07,
+          1.0764999465553909e-08, 4.52195981110232e-09, -7.754400209979873e-10, -6.318088352252557e-11,
+          2.868794999691931e-11, 1.945585744187426e-13, -9.654697844579173e-13, 3.252537336649572e-14,
+          3.3478012941554764e-14, -1.864667775036118e-15, -1.2508982290996545e-15)  # fmt: skip
+"""Of (1 + 2 x) erfcx(x) in (x - 3.75) / (x + 3.75): the Chebyshev series of Shepherd and Laframboise (Math. Comp. 36, 1981)."""
+
+_SINGLE = 15
+"""So many terms are exact to 3e-11 of it, and enough for f32."""
 
 
 def scaled_erfc(a: Traced) -> Traced:
-    """exp(a^2) erfc(a) of a >= 0, to 1.2e-7."""
-    t = ew.reciprocal(ew.add(ew.multiply(a, 0.5), 1.0))
-    return ew.multiply(t, ew.exp(polynomial(t, _ERFCX)))
+    """exp(a^2) erfc(a) of a >= 0."""
+    near = ew.minimum(a, 1e15)
+    t = ew.divide(ew.subtract(near, 3.75), ew.add(near, 3.75))
+    made = chebyshev(t, _ERFCX if a.type.dtype == "f64" else _ERFCX[:_SINGLE])
+    return ew.divide(made, ew.add(ew.multiply(a, 2.0), 1.0))
 
 
 @rule("aten.erfc")
 def _(call: Call, x: Traced) -> Traced:
-    x = _given(call, x)
+    x = given(call, x)
     plain = ew.subtract(1.0, ew.erf(x))
-    if x.type.dtype == "f64":
-        return plain
     far = ew.multiply(scaled_erfc(ew.maximum(x, 0.0)), ew.exp(ew.negative(ew.square(x))))
     return ew.where(ew.greater(x, 0.5), far, plain)  # 1 - erf would keep few of its digits
 
 
 @rule("aten.special_erfcx")
 def _(call: Call, x: Traced) -> Traced:
-    x = _single(call, x, "erfcx")
+    x = given(call, x)
     found = scaled_erfc(ew.abs(x))
     return ew.where(ew.less(x, 0.0), ew.subtract(ew.multiply(ew.exp(ew.square(x)), 2.0), found), found)
-
-
-def _single(call: Call, x: Traced, name: str) -> Traced:
-    if call.dtype == "f64":
-        raise NotImported(f"{name} in f64")
-    return _given(call, x)
-
-
-# ---- modified Bessel functions --------------------------------------------------------------------------------------
-
-_FAR_FROM = 12.0
-"""Here the series in 1 / x begins, with an error below 1e-9; below it the power series has all digits."""
-
-
-def _bessel(x: Traced, order: int, scaled: bool) -> Traced:
-    """I0 or I1, or these times exp(-|x|)."""
-    a = ew.abs(x)
-    near = ew.minimum(a, _FAR_FROM)
-    powers = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(32)]
-    series = polynomial(ew.multiply(ew.square(near), 0.25), powers[::-1])
-    series = ew.multiply(ew.multiply(near, 0.5), series) if order else series
-    series = ew.multiply(series, ew.exp(ew.negative(near))) if scaled else series
-    far = ew.maximum(a, _FAR_FROM)
-    terms = [1.0]
-    for k in range(1, 13):
-        terms.append(-terms[-1] * (4 * order**2 - (2 * k - 1) ** 2) / (8 * k))
-    tail = ew.multiply(polynomial(ew.reciprocal(far), terms[::-1]), ew.rsqrt(ew.multiply(far, 2 * math.pi)))
-    if not scaled:
-        half = ew.exp(ew.multiply(far, 0.5))
-        tail = ew.multiply(ew.multiply(tail, half), half)
-    found = ew.where(ew.less(a, _FAR_FROM), series, tail)
-    return ew.where(ew.less(x, 0.0), ew.negative(found), found) if order else found
-
-
-@rule("aten.i0")
-def _(call: Call, x: Traced) -> Traced:
-    return _bessel(_given(call, x), 0, False)
-
-
-@rule("aten.special_i0e")
-def _(call: Call, x: Traced) -> Traced:
-    return _bessel(_given(call, x), 0, True)
-
-
-@rule("aten.special_i1")
-def _(call: Call, x: Traced) -> Traced:
-    return _bessel(_given(call, x), 1, False)
-
-
-@rule("aten.special_i1e")
-def _(call: Call, x: Traced) -> Traced:
-    return _bessel(_given(call, x), 1, True)
-
-
-@rule("aten.special_spherical_bessel_j0")
-def _(call: Call, x: Traced) -> Traced:
-    x = _given(call, x)
-    square = ew.square(x)
-    near = polynomial(square, (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0))
-    return ew.where(ew.less(ew.abs(x), 0.1), near, ew.divide(ew.sin(x), x))

@@ -9,6 +9,7 @@ import math
 
 from portakern.spec import elementwise as ew
 from portakern.spec.traced import Traced
+from portakern.torch_import.aten.pointwise import is_negative
 from portakern.torch_import.rules import Call, rule, value
 
 
@@ -85,10 +86,12 @@ def _(call: Call, y: Traced, x: Traced) -> Traced:
 
 
 def angle(y: Traced, x: Traced) -> Traced:
-    """Of the point (x, y), from the first axis."""
-    both = ew.logical_and(ew.equal(y, 0.0), ew.equal(x, 0.0))
-    base = ew.where(both, 0.0, arctangent(ew.divide(ew.abs(y), ew.abs(x))))
-    return _signed(ew.where(ew.less(x, 0.0), ew.subtract(math.pi, base), base), y)
+    """Of the point (x, y), from the first axis; zeros and infinities have signs, too."""
+    alike = ew.equal(ew.abs(y), ew.abs(x))
+    share = ew.where(alike, 1.0, ew.divide(ew.abs(y), ew.abs(x)))
+    base = ew.where(ew.logical_and(alike, ew.equal(y, 0.0)), 0.0, arctangent(share))
+    made = ew.where(is_negative(x), ew.subtract(math.pi, base), base)
+    return ew.where(is_negative(y), ew.negative(made), made)
 
 
 def arctangent(x: Traced) -> Traced:

@@ -166,11 +166,15 @@ def _(call: Call, x: Traced, size: Sequence[Size], stride: Sequence[Size], offse
         raise NotImported("strides over an array that is not in row-major order")
     if tuple(size) == x.shape and not offset and tuple(stride) == row_major(x.shape):
         return x
+    return views.take(views.reshape(x, (product(x.shape),)), strided(size, stride, offset), 0)
+
+
+def strided(size: Sequence[Size], stride: Sequence[Size], offset: Any) -> Traced:
+    """Where each element of a strided array lies."""
     place: Any = offset or 0
     for d, step in enumerate(stride):
         place = views.iota(tuple(size), d, "i64") * step + place
-    line = views.reshape(x, (product(x.shape),))
-    return views.take(line, place if isinstance(place, Traced) else value(place, "i64"), 0)
+    return place if isinstance(place, Traced) else value(place, "i64")
 
 
 def row_major(shape: tuple[Size, ...]) -> tuple[Size, ...]:
@@ -270,6 +274,13 @@ def _(call: Call, x: Traced, pads: Sequence[int]) -> Traced:
 @rule("aten.replication_pad1d", "aten.replication_pad2d", "aten.replication_pad3d")
 def _(call: Call, x: Traced, pads: Sequence[int]) -> Traced:
     return pieces.pad(x, _widths(pads, x.ndim), mode="replicate")
+
+
+@rule("aten.native_channel_shuffle", "aten.channel_shuffle")
+def _(call: Call, x: Traced, groups: int) -> Traced:
+    size, channels, *rest = x.shape
+    apart = views.reshape(x, (size, groups, channels // groups, *rest))
+    return views.reshape(views.swapaxes(apart, 1, 2), x.shape)
 
 
 @rule("aten.roll")
