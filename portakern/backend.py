@@ -671,6 +671,7 @@ class Language:
     lines are made of.  ``sorts``: a tile sorts so many elements of a line, a power of two (0: none).
     ``shares_arrays``: a kernel may store to one part of an array of which others read another part, so that concatenations that
     grow are one array.
+    ``strided``: kernels are lowered for the strides of arrays; else as for row-major ones, which the host makes of others.
     ``least_step``: how many elements a step of a product takes at least along the summed dim.  Weights with scales for smaller
     groups are dequantised before their product, others inside of it.
     ``pairs``: whether a pair of products with an operand in common (a nest of two ``products``) is one kernel, which is as fast
@@ -716,6 +717,7 @@ class Language:
     picks_elements: bool = True
     sorts: int = 0
     shares_arrays: bool = True
+    strided: bool = True
     least_step: int = 16
     pairs: Callable[[Nest, Device], bool] | None = None
     halves_of_heads: bool = False

@@ -50,6 +50,7 @@ pallas = Language(
     least_step=128,
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs
+    strided=False,  # jax's arrays have no strides
     dispatch_sequence=dispatch_sequence,
     preload=("jax.experimental.pallas.tpu",),
     words=WORDS,

@@ -11,6 +11,7 @@ from portakern.errors import ScheduleError
 from portakern.ir.program import ArrayFacts, Program
 from portakern.ir.schedule import LOWERED_FAMILIES, LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.ir.tensor import TensorProgram
+from portakern.ir.tile import BufferType
 from portakern.lower.kernel import NoSchedule
 from portakern.lower.lowering import lower
 from portakern.lower.narrow import without_wide_integers
@@ -37,14 +38,23 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
 
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
-    lowered = lower(program, choose, names, facts, language.takes_pixels, language.picks_elements, language.sorts,
-                    language.shares_arrays, language.least_step, language.long_steps, language.pairs is not None,
-                    language.halves_of_heads, lambda dtype: language.units(target.device, dtype))
+    lowered = lower(program, choose, names, facts if language.strided else None, language.takes_pixels,
+                    language.picks_elements, language.sorts, language.shares_arrays, language.least_step, language.long_steps,
+                    language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype))
+    if not language.strided:
+        lowered = _as_given(lowered, facts or {})
     unknown = [k for k in asked if k not in used]
     if unknown:
         raise ScheduleError(f"no kernel of {program.name} has {', '.join(map(repr, unknown))} in its schedule",
                             hint="its schedules are: " + "; ".join(str(k.schedule) for k in lowered.kernels))
     return lowered
+
+
+def _as_given(program: Program, facts: Mapping[str, ArrayFacts]) -> Program:
+    """``program``, lowered for row-major arrays, with what is known of those that it is given."""
+    return replace(program, arrays=tuple(
+        replace(a, type=replace(a.type, strides=facts[a.name].strides, align=facts[a.name].align))
+        if a.name in facts and isinstance(a.type, BufferType) else a for a in program.arrays))
 
 
 def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:

@@ -54,7 +54,19 @@ def _key(seed: Op) -> list[Op]:
         return [_whole(int(seed.value)), _whole(int(seed.value) >> 32)]
     if isinstance(seed, Convert) and tensor_type(seed.x).dtype == "i32":
         return [seed.x, _map("shr", seed.x, 31)]
+    if isinstance(seed, Map) and seed.fn == "add":
+        return _sum(*map(_key, seed.args))
     return [Convert(seed, "i32"), Convert(Map("shr", (seed, Literal(32, "i64"))), "i32")]
+
+
+def _sum(one: list[Op], other: list[Op]) -> list[Op]:
+    """The words of a sum, from those of its terms: a lower word that is less than a term's has wrapped round."""
+    high = Map("add", (one[1], other[1]))
+    if any(isinstance(low, Literal) and low.value == 0 for low in (one[0], other[0])):
+        return [other[0] if isinstance(one[0], Literal) and one[0].value == 0 else one[0], high]
+    low = Map("add", (one[0], other[0]))
+    carry = Map("lt", (_map("xor", low, SIGN), _map("xor", one[0], SIGN)))
+    return [low, Map("add", (high, Map("select", (carry, _whole(1), _whole(0)))))]
 
 
 def _number(shape: tuple[Size, ...]) -> Op:

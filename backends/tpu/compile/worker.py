@@ -22,6 +22,7 @@ from portakern.errors import CompileError, ScheduleError
 from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
+from ..planning.words import WORDS
 from ..trace.environment import TOPOLOGIES, tool_name
 from ..trace.faces import digest_of, log_of
 from ..trace.kernel_calls import KernelCall, calls_of, line_using, trace
@@ -141,10 +142,12 @@ def arguments_at(source: Source, sizes: Mapping[str, int]) -> list[Any]:
 
     from ..trace.dtypes import jax_dtype
 
+    words = dict(source.options).get(WORDS, ())
     found = []
     for a in source.by_role("input", "scalar"):
         shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
-        found.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
+        shape, dtype = ((2,), "u32") if a.name in words else (shape, "i32" if a.dtype == "i64" else a.dtype)
+        found.append(jax.ShapeDtypeStruct(shape, jax_dtype(dtype)))
     return found
 
 

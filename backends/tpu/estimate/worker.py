@@ -36,11 +36,12 @@ DETAILED = "PORTAKERN_TPU_PROFILE_DETAILED"
 
 def profile_source(source: Source, sizes: dict[str, int], steps: int | None = None) -> dict[str, Any]:
     """The profile of a Pallas program at these values of its open dims, ``steps`` of each grid (else enough of them)."""
+    from ..compile.worker import arguments_at
     from ..trace.source_module import entry_function, example_inputs
 
     folder = _folder()  # libtpu's flags are set before anything loads it
     function = entry_function(source)
-    given = example_inputs(source) or _shapes(source, sizes)
+    given = example_inputs(source) or arguments_at(source, sizes)
     return _profiled(function, given, source.target.device.isa, steps, folder)
 
 
@@ -226,21 +227,6 @@ def _steps(call: Any, ids: Any) -> GridSteps:
         return np.stack(found, 1) if found else np.zeros((len(ids), 0), bool)
 
     return GridSteps(branches(call, ids)[0], columns(False), columns(True))
-
-
-def _shapes(source: Source, sizes: dict[str, int]) -> list[Any]:
-    import jax
-
-    from portakern.ir.size import evaluate
-    from portakern.ir.tile import BufferType
-
-    from ..trace.dtypes import jax_dtype
-
-    found = []
-    for a in source.by_role("input", "scalar"):
-        shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
-        found.append(jax.ShapeDtypeStruct(shape, jax_dtype("i32" if a.dtype == "i64" else a.dtype)))
-    return found
 
 
 @cache

@@ -25,7 +25,7 @@ from portakern.tools.cache import Cache, digest
 
 from ..trace.environment import ENVIRONMENT, HINT, package_version
 from ..trace.faces import must_be
-from ..trace.host_arrays import as_numpy, like, narrowed, store, widened
+from ..trace.host_arrays import as_numpy, entering, like, store, widened
 from .diagnostics import Diagnostic, fault
 
 STRICT_ELEMENTS = 65536
@@ -98,7 +98,8 @@ class PallasExecutable:
         """
         outputs = self.source.by_role("output")
         inputs = self.source.by_role("input", "scalar")
-        arrays = list(self.example) if self.example is not None else [narrowed(buffers[a.name].array) for a in inputs]
+        given = self.example
+        arrays = list(given) if given is not None else entering(self.source, [buffers[a.name].array for a in inputs])
         shaped = self._shaped(arrays)
         if not outputs:
             shaped.alone(arrays)
@@ -112,7 +113,7 @@ class PallasExecutable:
         from .alone import Part
         from .interpretation import trace_for
 
-        arrays = [narrowed(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
+        arrays = entering(self.source, [buffers[a.name].array for a in self.source.by_role("input", "scalar")])
         only, whole = Part(self.function, part), self._shaped(arrays)
         with _tracing_faults(self.source):
             trace_for(self.source.target.device.isa, only, arrays)
@@ -123,7 +124,7 @@ class PallasExecutable:
 
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """Interpret on arrays of any library; outputs come back as arrays of the first input's library."""
-        arrays = [narrowed(as_numpy(x)) for x in inputs]
+        arrays = entering(self.source, [as_numpy(x) for x in inputs])
         found = zip(self.source.by_role("output"), self._shaped(arrays).run(arrays), strict=True)
         results = tuple(like(inputs[0], widened(a, r)) for a, r in found)
         return results[0] if len(results) == 1 else results

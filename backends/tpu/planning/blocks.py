@@ -204,9 +204,6 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
 def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: ReportMissing) -> bool:
     assert isinstance(op.buffer, Arg)
     name, before = op.buffer.name, True
-    if have.strides is not None:
-        report(f"the strided array {name}", op, "pass a contiguous one")
-        before = False
     if isinstance(op, Store) and op.mode != "set":
         report(f"a store that {op.mode}s into {name}", op, "a schedule that does not split the reduction")
         before = False

@@ -2,7 +2,8 @@
 
 An i64 input is taken as a saturated i32: what lies outside of 32 bits is moved to the nearest number inside.  That gives the
 same results where such numbers are limited, compared with others, or used as coordinates.  An i64 output is stored as the i32
-that it was widened from.  Where anything else is computed in i64, nothing is narrowed and the emitter reports it.
+that it was widened from.  An i64 scalar of which kernels take its two words alone (a seed) is two scalars of i32.  Where
+anything else is computed in i64, nothing is narrowed and the emitter reports it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from portakern.ir.tile import (
     tile_type,
 )
 
+from .words import Words, in_words
+
 LIMIT = 2**31 - 1
 
 Range = tuple[int, int]
@@ -56,24 +59,26 @@ EXACT, SATURATED = _Ends(True, True), _Ends(False, False)
 @dataclass(frozen=True)
 class Narrowed:
     """``program`` with i32 in the place of i64.  ``limits`` are the inputs that are i64 outside of it, with the range that they
-    are to be limited to, ``widened`` such outputs."""
+    are to be limited to, ``widened`` such outputs, ``words`` such scalars, with the names of their lower and upper words."""
 
     program: Program
     limits: Mapping[str, Range]
     widened: frozenset[str]
+    words: Mapping[str, Words]
 
 
 def narrowed(program: Program) -> Narrowed:
     """``program`` without i64; as it is where more than 32 bits may be needed."""
+    program, words = in_words(program)
     wide = [a for a in program.arrays if a.dtype == "i64"]
     inputs = frozenset(a.name for a in wide if a.role == "input")
     holds = all(isinstance(a.type, BufferType) and _holds(a.init) for a in wide)
     if not holds or not all(_fits(k, inputs) for k in program.kernels):
-        return Narrowed(program, {}, frozenset())
+        return Narrowed(program, {}, frozenset(), words)
     limits = {name: _limits(program, name) for name in inputs}
     small = replace(program, arrays=tuple(_array(a) if a in wide else a for a in program.arrays),
                     kernels=tuple(_kernel(k, limits) for k in program.kernels))  # fmt: skip
-    return Narrowed(small, limits, frozenset(a.name for a in wide if a.role == "output"))
+    return Narrowed(small, limits, frozenset(a.name for a in wide if a.role == "output"), words)
 
 
 def _holds(value: float | None) -> bool:

@@ -12,7 +12,7 @@ from portakern.errors import PortakernError, RuntimeFault, UsageError
 from portakern.launch.prepared import PythonPrepared
 
 from ..trace.environment import package_version
-from ..trace.host_arrays import as_numpy, like, narrowed, store, widened
+from ..trace.host_arrays import as_numpy, entering, like, store, widened
 from . import chips, staging
 
 UNPROVED = "a path that was tested against a stand-in and has met no TPU yet"
@@ -57,7 +57,7 @@ class TpuExecutable:
         return only.words
 
     def _on_host(self, function: Any, buffers: Mapping[str, HostBuffer]) -> list[np.ndarray]:
-        arrays = [self._there(buffers[a.name].array) for a in self.source.by_role("input", "scalar")]
+        arrays = self._there([buffers[a.name].array for a in self.source.by_role("input", "scalar")])
         return [np.asarray(x) for x in self._called(function, arrays)]
 
     # ---- calls
@@ -65,7 +65,7 @@ class TpuExecutable:
     def call(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """On arrays of any library.  Of jax's arrays the results are jax's, on the chip, and may still be under way; of others
         they are the library's, in the host's memory."""
-        results = self._called(self.function, [self._there(x) for x in inputs])
+        results = self._called(self.function, self._there(inputs))
         if not _of_jax(inputs):
             arrays = zip(self.source.by_role("output"), results, strict=True)
             results = tuple(like(_example(inputs), widened(a, np.array(x))) for a, x in arrays)
@@ -76,7 +76,7 @@ class TpuExecutable:
         if _of_jax(inputs):
             if outputs is not None:
                 raise UsageError("arrays of jax cannot be written", hint="leave out=, and read the prepared call's outputs")
-            return TpuPrepared(self, [self._there(x) for x in inputs])
+            return TpuPrepared(self, self._there(inputs))
         first = _several(self.call(inputs, sizes))
         written = first if outputs is None else tuple(outputs)
 
@@ -90,10 +90,11 @@ class TpuExecutable:
 
     # ---- arrays
 
-    def _there(self, x: Any) -> Any:
+    def _there(self, inputs: Sequence[Any]) -> list[Any]:
         import jax
 
-        return chips.put(x if isinstance(x, jax.Array) else narrowed(np.asarray(as_numpy(x))), self.device)
+        arrays = [x if isinstance(x, jax.Array) else np.asarray(as_numpy(x)) for x in inputs]
+        return [chips.put(x, self.device) for x in entering(self.source, arrays)]
 
     def _called(self, function: Any, arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:

@@ -30,6 +30,14 @@ REDUCTIONS = {"sum": "jnp.sum", "max": "jnp.max", "min": "jnp.min", "any": "jnp.
 JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": "jnp.minimum"}
 
 HELPERS = {
+    "words": '''def words(x):
+    """The lower and the upper 32 bits of a 64-bit integer, which may come as uint32[2]: jax has no more without x64."""
+    if not isinstance(x, jax.Array) and np.asarray(x).dtype != np.uint32:
+        x = np.asarray(x, np.int64)[None].view(np.uint32)
+    if x.ndim:
+        return tuple(jax.lax.bitcast_convert_type(jnp.asarray(x[n]), jnp.int32) for n in range(2))
+    return x.astype(jnp.int32), (x >> 31 >> 1).astype(jnp.int32)
+''',
     "expm1": '''def expm1(x):
     """exp(x) - 1 without cancellation near 0; Mosaic has no expm1.  tanh(x/2) = (e^x - 1) / (e^x + 1)."""
     half = jnp.tanh(0.5 * x)

@@ -14,6 +14,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.size import product
 from portakern.ir.tile import BufferType, Cast, Dot, For, Kernel, TileType, tile_type
 
+from ..planning.arguments import in_plain_arrays
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.framed import framed, frames_of
 from ..planning.int64_arrays import narrowed
@@ -22,6 +23,7 @@ from ..planning.loops import ReportMissing
 from ..planning.picks import reference
 from ..planning.pieces import in_pieces
 from ..planning.turns import in_turns
+from ..planning.words import WORDS
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
 from .body import BodyWriter
@@ -53,7 +55,7 @@ def _held(shape: Sequence[int]) -> int:
     return prod(before) * -(-rows // SUBLANES) * SUBLANES * -(-columns // LANES) * LANES
 
 
-MODULES = frozenset({"jax", "jnp", "pl", "pltpu", "functools"})
+MODULES = frozenset({"jax", "jnp", "np", "pl", "pltpu", "functools"})
 """What the text calls the modules that it imports."""
 
 
@@ -80,7 +82,8 @@ class PallasEmitter:
         return Source(
             target, program.name, entry_of(program), "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
-            options=(("origins", origins), ("typical", typical(program))),
+            options=(("origins", origins), ("typical", typical(program)),
+                     *([(WORDS, writer.words)] if writer.words else [])),
         )  # fmt: skip
 
     def standalone(self, source: Source) -> str:
@@ -103,8 +106,10 @@ class _Writer:
     """One pass over a program that plans, writes, and notes what is missing on the way."""
 
     def __init__(self, program: Program, target: Target) -> None:
-        self.name, program = program.name, replace(program, name=entry_of(program))
+        self.name = program.name
+        given, program = program, in_plain_arrays(replace(program, name=entry_of(program)), {*MODULES, *operations.HELPERS})
         self.narrow = narrowed(program)
+        self.words = tuple(a.name for a, b in zip(given.arrays, program.arrays, strict=True) if b.name in self.narrow.words)
         turned, self.scans = in_turns(self.narrow.program)
         (self.program, self.assemblies), self.target = in_pieces(turned), target
         program = self.program
@@ -156,9 +161,9 @@ class _Writer:
 
     def _check_arrays(self) -> None:
         device = self.target.device
-        for name in sorted({*self.program.sizes, *(a.name for a in self.program.arrays)} & MODULES):
-            array = next((a for a in self.program.arrays if a.name == name), self.program.array_with(name))
-            self.report(f"the name {name}, which a module has in the text", array, "another name")
+        for name in sorted({*self.program.sizes} & {*MODULES, *operations.HELPERS}):
+            array = self.program.array_with(name)
+            self.report(f"the name {name}, which the text has for something else", array, "another name")
         for array in self.program.arrays:
             if array.dtype == "i64":
                 self.report(f"the dtype i64 of {array.name}: {device.name} has none, and what is computed of it is not known "
@@ -166,8 +171,6 @@ class _Writer:
             elif array.dtype not in device.dtypes or array.dtype not in operations.JNP:
                 self.report(f"the dtype {array.dtype} of {array.name}: {device.name} has none", array,
                             device.alternatives.get(array.dtype, ""))
-            if isinstance(array.type, BufferType) and array.type.strides is not None:
-                self.report(f"the strided array {array.name}", array, "pass a contiguous one")
 
     def _check_scalar_memory(self, plan: PallasKernelPlan) -> None:
         room = self.target.device.count("smem_bytes", 0)
@@ -203,12 +206,15 @@ class _Writer:
         lines += ['"""', ""]
         out: list[Line] = [(line, "") for line in lines]
         out += [("import functools\n", "")] if any(p.kernel.sizes for p, _ in self.kernels.values()) else []
-        out += [("import jax", ""), ("import jax.numpy as jnp", ""), ("from jax.experimental import pallas as pl", ""),
+        out += [("import jax", ""), ("import jax.numpy as jnp", "")]
+        out += [("import numpy as np", "")] if self.narrow.words else []
+        out += [("from jax.experimental import pallas as pl", ""),
                 ("from jax.experimental.pallas import tpu as pltpu", ""), ("", "")]
         if self.constants:
             names, values = ", ".join(self.constants), ", ".join(map(str, self.constants.values()))
             out += [(f"{names} = {values}  # elements per block", ""), ("", "")]
         helpers = dict.fromkeys(h for _, body in self.kernels.values() for h in body.helpers)
+        helpers |= dict.fromkeys(["words"] if self.narrow.words else [])
         for helper in helpers:
             out += [("", ""), *((line, "") for line in operations.HELPERS.get(helper, helper).splitlines()), ("", "")]
         for plan, body in self.kernels.values():

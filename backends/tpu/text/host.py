@@ -34,11 +34,14 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
     """The function the operator is called by.  ``narrow`` says which inputs of 64-bit integers are made 32-bit ones first, and
     which outputs 64-bit ones in the end, where jax has such."""
     inputs, outputs = program.by_role("input", "scalar"), program.by_role("output")
-    lines = [f"def {program.name}({', '.join(a.name for a in inputs)}):"]
+    whole = {w: name for name, both in narrow.words.items() for w in both}
+    given = dict.fromkeys(whole.get(a.name, a.name) for a in inputs)
+    lines = [f"def {program.name}({', '.join(given)}):"]
     lines += [f"    {line}" for line in _read_sizes(program, report)]
     if narrow.limits:
         lines.append("    # Without jax_enable_x64 jax itself drops the upper half of int64 before it comes here.")
     lines += [f"    {_limited(a.name, narrow.limits[a.name])}" for a in inputs if a.name in narrow.limits]
+    lines += [f"    {', '.join(both)} = words({name})" for name, both in narrow.words.items()]
     ready = {a.name for a in inputs}
     lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
 

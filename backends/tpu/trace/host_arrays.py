@@ -12,10 +12,26 @@ from portakern.backend import HostBuffer, Source
 from portakern.errors import RuntimeFault
 from portakern.ir.program import Array
 
+from ..planning.words import WORDS
+
 
 def narrowed(x: np.ndarray) -> np.ndarray:
     """64-bit integers saturated to 32 bits, as the entry takes them: jax without x64 would keep their low bits only."""
     return np.clip(x, -(2**31), 2**31 - 1).astype(np.int32) if x.dtype == np.int64 else x
+
+
+def entering(source: Source, arrays: Sequence[Any]) -> list[Any]:
+    """Inputs and scalars as the entry takes them: what it takes the words of as uint32[2], other integers in 32 bits; those
+    that are no arrays of numpy as they are."""
+    whole = dict(source.options).get(WORDS, ())
+    given = source.by_role("input", "scalar")
+    return [x if not isinstance(x, np.ndarray) else _words(x) if a.name in whole else narrowed(x)
+            for a, x in zip(given, arrays, strict=True)]
+
+
+def _words(x: np.ndarray) -> np.ndarray:
+    """The lower and the upper half of an integer."""
+    return np.array([int(x) & 0xFFFFFFFF, int(x) >> 32 & 0xFFFFFFFF], np.uint32)
 
 
 def widened(array: Array, result: np.ndarray) -> np.ndarray:

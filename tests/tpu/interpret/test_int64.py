@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -49,17 +49,22 @@ CASES = [
 Arrays = dict[str, np.ndarray]
 
 
-def interpreted(op: Any, dims: Mapping[str, int], given: Arrays) -> tuple[Arrays, Arrays]:
-    """What the kernels give, and the oracle."""
+def interpreted(op: Any, dims: Mapping[str, int], *many: Arrays) -> Iterator[tuple[Arrays, Arrays]]:
+    """What the kernels give, and the oracle, for each of several inputs."""
     target = registry().target("pallas:v5e")
     (work,) = works(Problem(op, dims, {}), [target], ["f32"])
     source, _ = steps.emitted(work, target, registry().language("pallas"))
-    want = evaluate(work.program, given)
-    found = {n: np.zeros(x.shape, np.int64 if x.dtype.kind == "i" else np.float32) for n, x in want.items()}
-    buffers = {n: HostBuffer(n, x.reshape(-1).view(np.uint8), 0, x.shape, x.dtype) for n, x in {**given, **found}.items()}
     simulator = registry().language("pallas").simulator
     assert simulator is not None
-    simulator.load(source, None).run(buffers, {})
+    executable = simulator.load(source, None)
+    for given in many:
+        yield _ran(executable, given, evaluate(work.program, given))
+
+
+def _ran(executable: Any, given: Arrays, want: Arrays) -> tuple[Arrays, Arrays]:
+    found = {n: np.zeros(x.shape, np.int64 if x.dtype.kind == "i" else np.float32) for n, x in want.items()}
+    buffers = {n: HostBuffer(n, x.reshape(-1).view(np.uint8), 0, x.shape, x.dtype) for n, x in {**given, **found}.items()}
+    executable.run(buffers, {})
     return found, want
 
 
@@ -70,7 +75,23 @@ def test_int64(op: Any, dims: dict[str, int]) -> None:
     for i in op.inputs:
         shape = tuple(dims[d] for d in i.spec.dims)
         given[i.name] = kinds.FAR if shape == kinds.FAR.shape else rng.standard_normal(shape).astype(np.float32)
-    found, want = interpreted(op, dims, given)
+    ((found, want),) = interpreted(op, dims, given)
     for name, x in want.items():
         assert x.dtype.kind != "i" or x.dtype == np.int64
         np.testing.assert_allclose(found[name], x, 1e-6, 1e-6, err_msg=name)
+
+
+@operator
+def drawn(x: T["M", "N"], seed: pk.Scalar[pk.i64]):
+    """The upper bits as numbers, of the seed and of others that follow from it."""
+    seeds = (seed, seed + (3 << 32), seed + 12345678901)
+    return tuple(x * 0 + pk.uniform(s, x.shape, 0, 2**24) for s in seeds)
+
+
+def test_bits_are_those_of_all_64_bits_of_a_seed() -> None:
+    seeds = (7, -1, 2**32 - 1, 2**40 + 123, -(2**63), 2**63 - 12345678902)
+    x = np.zeros((3, 45), np.float32)
+    for found, want in interpreted(drawn, {"M": 3, "N": 45}, *({"x": x, "seed": np.array(seed)} for seed in seeds)):
+        assert len({line.tobytes() for line in want.values()}) == 3
+        for name, line in want.items():
+            assert (found[name] == line).all(), name

@@ -44,6 +44,17 @@ def as_floats(i: T["M", pk.i64]):
     return pk.cast(i, pk.f32)
 
 
+@operator
+def shown_seed(x: T["M"], seed: pk.Scalar[pk.i64]):
+    return pk.dropout(x, seed, 0.5), x + pk.cast(seed, pk.f32)
+
+
+@operator
+def loud(jax: T["M"], pl: T["M"], max: T["M"], words: T["M"], seed: pk.Scalar[pk.i64]):
+    """Arrays that are called as what the text says."""
+    return pk.dropout(jax + pl, seed, 0.5) * max + words
+
+
 def emitted(op: Any, **dims: Any) -> str:
     return str(pk.emit(op, "pallas:v5e", dtype="f32", **dims))
 
@@ -74,3 +85,14 @@ def test_inputs_whose_numbers_matter_are_refused() -> None:
     with pytest.raises(PortakernError, match="the dtype i64 of i: v5e has none") as caught:
         emitted(as_floats, M=300)
     assert caught.value.kind == "missing-rule" and "limited first" in caught.value.hint
+
+
+def test_a_seed_is_two_words_unless_it_is_used_otherwise() -> None:
+    text = emitted(loud, M=300)
+    assert "seed_low, seed_high = words(seed)" in text and "def words(x):" in text
+    with pytest.raises(PortakernError, match="the dtype i64 of seed: v5e has none"):
+        emitted(shown_seed, M=300)
+
+
+def test_arrays_have_names_of_their_own() -> None:
+    assert "def loud(jax_, pl_, max_, words_, seed):" in emitted(loud, M=300)

@@ -102,6 +102,21 @@ assert (k(x, np.asarray(small))[0] == ids % 20).all()
 jax.config.update("jax_enable_x64", True)
 wide = pk.build(looked_up, target="pallas:v5e", dtype="f32", V=20, D=130, M=7)(jnp.asarray(x), jnp.asarray(ids))[0]
 assert wide.dtype == jnp.int64 and (np.asarray(wide) == at).all()
+jax.config.update("jax_enable_x64", False)
+
+from portakern.ir.oracle import evaluate
+
+@pk.operator
+def kept(jnp: T["M", "N"], np: pk.Scalar[pk.i64]):
+    # Named as modules are; the array is a view of another one, the seed has 64 bits.
+    return pk.dropout(pk.cumsum(jnp, axis=1), np, 0.5)
+
+k, x = pk.build(kept, target="pallas:v5e", dtype="f32", M=24, N=20), x[:20, :24].T
+for seed in (2**40 + 5, -3, 2**31):
+    (want,) = evaluate(kept.program({"M": 24, "N": 20}, {}, "f32"), {"jnp": x, "np": np.array(seed)}).values()
+    assert abs(k(x, seed) - want).max() < 1e-5 and (want == 0).any()
+    assert abs(k(torch.from_numpy(x), seed).numpy() - want).max() < 1e-5
+    assert abs(k(jnp.asarray(x), seed) - want).max() < 1e-5
 print("fine")
 """
 
