@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array, Program, moved
-from portakern.ir.size import Size
+from portakern.ir.size import Size, product
 from portakern.ir.tile import BufferType, Index, Kernel, Load, Store, buffer_type
 
 Place = tuple[Size, int, Size]
@@ -113,8 +113,8 @@ def _along(kernel: Kernel, index: Index, size: Size) -> Place | None:
 
 
 def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Size]) -> tuple[Place, ...] | None:
-    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored whole, and
-    those that share one are a place in it together."""
+    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored in whole lines,
+    and those that share one are a place in it together."""
     found: list[Place] = []
     rest, left = list(zip(places, seen, strict=True)), list(shape)
     while rest:
@@ -123,9 +123,12 @@ def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Siz
             rest.pop(0)  # the view has a dim of 1 that the array lacks
         elif (dims := _making_up(size, left)) is not None:
             long = [n for n in dims if n != 1]
-            if len(long) > 1 and place != (0, 1, size):
-                return None
-            found += [place if len(long) <= 1 and n == size else (0, 1, n) for n in dims]
+            if len(long) > 1:
+                if (parts := _apart(place, dims)) is None:
+                    return None
+                found += parts
+            else:
+                found += [place if n == size else (0, 1, n) for n in dims]
             rest, left = rest[1:], left[len(dims) :]
         elif left and (parts := _making_up(left[0], [n for _, n in rest])) is not None:
             shared = _shared(rest[: len(parts)])
@@ -137,6 +140,23 @@ def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Siz
             return None
     found += [(0, 1, n) for n in left]
     return tuple(found) if all(n == 1 for n in left) else None
+
+
+def _apart(place: Place, dims: Sequence[Size]) -> list[Place] | None:
+    """A place in a dim that joins ``dims`` as places in them: all of it, or elements in a row that end where lines do."""
+    start, step, count = place
+    size = product(tuple(dims))
+    if place == (0, 1, size):
+        return [(0, 1, n) for n in dims]
+    if len(dims) < 2:
+        return [place]
+    line = product(tuple(dims[1:]))
+    if step != 1 or not (isinstance(start, int) and isinstance(count, int) and isinstance(line, int)) or line == 0:
+        return None
+    if start % line == 0 and count % line == 0:
+        return [(start // line, 1, count // line), *((0, 1, n) for n in dims[1:])]
+    inside = _apart((start % line, 1, count), dims[1:]) if start % line + count <= line else None
+    return [(start // line, 1, 1), *inside] if inside is not None else None
 
 
 def _making_up(size: Size, dims: Sequence[Size]) -> Sequence[Size] | None:

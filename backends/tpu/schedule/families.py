@@ -47,6 +47,16 @@ ATTENTION: Sequence[tuple[int, int]] = (
 _EXACT = ((1024, 1024), (512, 1024), (512, 512), (256, 512), (256, 256), (128, 128))
 """The same for products of f32, whose operands are cut into three: six products of a block are code enough."""
 
+_CODE = 4096
+"""Vectors that a step of a convolution moves and multiplies at most: libtpu compiles about as many in a second as it has code for
+them in one and a half (3x3, 56 x 56 x 256 to 256 channels of f32 on v6e: 8 rows of positions are 6587 bundles, compiled in 2.3 s
+and 4% more in all than 28 rows, which are 22214 in 7.9 s)."""
+
+_WEIGHTS = 5 << 18
+"""Weights of f32 that a step of a convolution has code for at most (3x3, 512 to 512 channels: 11 s to compile all, 4 s a half)."""
+
+_MATRIX = 256  # rows and columns of a matrix unit
+
 _USABLE = 0.7  # of VMEM: the rest is the compiler's own
 
 
@@ -84,16 +94,32 @@ def _options(nest: Nest, tiles: Tiles, device: Device) -> Iterable[Options]:
 
 
 def _rows_together(nest: Nest, tiles: Tiles) -> Iterable[Options]:
-    """Rows of positions in a step: whole images where they are small, since only what both ends of a step do is not hidden."""
+    """Rows of positions in a step: whole images where they are small, since only what both ends of a step do is not hidden.
+    A step is unrolled, so it has no more of them than code that compiles in seconds."""
     at = next((n for n, a in enumerate(nest.axes) if tiles.get(a.name, 1) > 1), 0)
     outer, inner = nest.axes[at - 1], nest.axes[at]
     whole = isinstance(inner.extent, int) and tiles.get(inner.name, 1) >= inner.extent
     if not at or outer.window != "positions" or inner.window == "taps" or not isinstance(outer.extent, int) or not whole:
         return
-    for most in (4096, 2048, 1024, 512, 256, 128):
+    for most in (4096, 2048, 1024, 512, 256, 128, 64):
+        if most > 128 and most * _code_of_a_position(nest, tiles) > _CODE:
+            continue
         rows = min(most // int(inner.extent), outer.extent)  # type: ignore[arg-type]
         if rows > 1:
             yield (("rows", -(-outer.extent // -(-outer.extent // rows))),)
+
+
+def _code_of_a_position(nest: Nest, tiles: Tiles) -> float:
+    """Vectors that a step moves and multiplies for a position of a convolution: its windows side by side, and passes of the
+    matrix unit over them.  Six products of bf16 are one of f32."""
+    if nest.family not in ("contraction", "grouped"):
+        return 0.0
+    (n,), (k,) = nest.role("n"), nest.role("k")
+    taps = math.prod(a.extent for a in nest.role("reduced") if isinstance(a.extent, int))
+    operand = dtype(nest.dots or nest.io_dtype).bytes
+    moved = taps * -(-tiles[k.name] // LANES)
+    passes = -(-taps * tiles[k.name] // _MATRIX) * -(-tiles[n.name] // _MATRIX)
+    return (moved + passes * (6 if operand >= 4 else 1)) * operand / 4 / SUBLANES
 
 
 def _one_by_one(nest: Nest, family: Callable[[Nest, Device], Iterable[Tiles]], device: Device) -> Iterable[Tiles]:
@@ -198,9 +224,14 @@ def _contraction(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 
 def _convolution(nest: Nest) -> Iterable[Tiles]:
-    """A row of positions in a tile, with all that its windows reach; further rows are an option."""
+    """A row of positions in a tile, with all that its windows reach; further rows are an option.  Of wide windows of f32 fewer
+    columns are taken at once, since a step is code for all of their weights."""
     (m,), (n,), (k,) = nest.role("m"), nest.role("n"), nest.role("k")
+    summed = math.prod(a.extent for a in (*nest.role("reduced"), k) if isinstance(a.extent, int))
+    exact = dtype(nest.dots or nest.io_dtype).bytes >= 4
     for rows, columns in ((512, 512), (512, 256), (256, 256), (256, 128), (128, 128)):
+        if exact and columns > LANES and summed * columns > _WEIGHTS:
+            continue
         yield {m.name: _fit(m, rows, _sublanes(nest)), n.name: _fit(n, columns, LANES), k.name: _whole(k) or 512}
 
 

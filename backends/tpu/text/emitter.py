@@ -22,6 +22,7 @@ from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_ker
 from ..planning.loops import ReportMissing
 from ..planning.picks import reference
 from ..planning.pieces import in_pieces
+from ..planning.split_dims import with_split_dims
 from ..planning.turns import in_turns
 from ..planning.words import WORDS
 from ..syntax import operations
@@ -112,7 +113,7 @@ class _Writer:
         self.words = tuple(a.name for a, b in zip(given.arrays, program.arrays, strict=True) if b.name in self.narrow.words)
         turned, self.scans = in_turns(self.narrow.program)
         (self.program, self.assemblies), self.target = in_pieces(turned), target
-        program = self.program
+        program = self.program = replace(self.program, kernels=tuple(map(with_split_dims, self.program.kernels)))
         self.problems: list[Missing] = []
         self.at: Kernel | None = None
         self.constants: dict[str, int] = {}
