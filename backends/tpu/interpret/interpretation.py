@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..trace.kernel_calls import JaxprScope, KernelCall, rewritten, trace
+from . import idle_updates
 from .deadlocks import watched
 from .diagnostics import Diagnostic
 from .dot_rounding import rounded
@@ -104,7 +105,7 @@ class Interpretation:
         import jax
 
         try:
-            with _on_cpu(), contextlib.redirect_stdout(said), watched(self.mode != "plain"):
+            with _on_cpu(), contextlib.redirect_stdout(said), watched(self.mode != "plain"), idle_updates.left_out():
                 results = jax.block_until_ready(self._function(*arguments))
         except Exception as error:
             self._reset()
