@@ -113,8 +113,8 @@ def _along(kernel: Kernel, index: Index, size: Size) -> Place | None:
 
 
 def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Size]) -> tuple[Place, ...] | None:
-    """``places`` in the view ``seen`` of an array, as places in its ``shape``: a dim that joins several is stored in whole lines,
-    and those that share one are a place in it together."""
+    """``places`` in the view ``seen`` of an array, as places in its ``shape``: of a dim that joins several whole lines are
+    stored, and those that share one are a place in it together."""
     found: list[Place] = []
     rest, left = list(zip(places, seen, strict=True)), list(shape)
     while rest:

@@ -44,7 +44,8 @@ def _joins(kernel: Kernel, op: Load | Store, dim: int) -> bool:
 
 def _steps(indices: Sequence[Index]) -> list[int]:
     """How far apart the lines are that the outer axes count; 1 where one of them counts otherwise."""
-    return [sorted(t.scale if isinstance(t.scale, int) and (t.div, t.mod) == (1, 0) else 1 for t in i.terms)[1] for i in indices]
+    scales = ([t.scale if isinstance(t.scale, int) and (t.div, t.mod) == (1, 0) else 1 for t in i.terms] for i in indices)
+    return [sorted(s)[1] for s in scales]
 
 
 def _apart(kernel: Kernel, index: Index, line: int) -> tuple[Index, Index] | None:

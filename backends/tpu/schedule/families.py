@@ -48,12 +48,12 @@ _EXACT = ((1024, 1024), (512, 1024), (512, 512), (256, 512), (256, 256), (128, 1
 """The same for products of f32, whose operands are cut into three: six products of a block are code enough."""
 
 _CODE = 4096
-"""Vectors that a step of a convolution moves and multiplies at most: libtpu compiles about as many in a second as it has code for
-them in one and a half (3x3, 56 x 56 x 256 to 256 channels of f32 on v6e: 8 rows of positions are 6587 bundles, compiled in 2.3 s
-and 4% more in all than 28 rows, which are 22214 in 7.9 s)."""
+"""Vectors that a step of a convolution moves and multiplies at most, for which libtpu compiles some thousand bundles (3x3 over
+56 x 56, 256 to 256 channels of f32, v6e: 8 rows of positions are 6587 bundles, in 2.3 s of CPU, 28 rows 22214, in 7.9 s: 4% less
+for a row)."""
 
 _WEIGHTS = 5 << 18
-"""Weights of f32 that a step of a convolution has code for at most (3x3, 512 to 512 channels: 11 s to compile all, 4 s a half)."""
+"""Weights of f32 that a step of a convolution has code for at most (3x3, 512 to 512 channels: 11 s to compile, a half 4 s)."""
 
 _MATRIX = 256  # rows and columns of a matrix unit
 
