@@ -40,8 +40,12 @@ def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
     renamed: dict[Op, tuple[Array, Store]] = {}  # stores: the piece, and the store that makes it
     copied: set[Op] = set()
     taken = {a.name for a in program.arrays} | set(program.sizes)
+    made: dict[str, list[tuple[Kernel, Store]]] = {}
+    for k in program.kernels:
+        for op in _stores(k):
+            made.setdefault(_name(op), []).append((k, op))
     for array in program.by_role("output", "temporary"):
-        stores = [(k, op) for k in program.kernels for op in _stores(k) if _name(op) == array.name]
+        stores = made.get(array.name, [])
         places = [_placed(k, op, array) for k, op in stores]
         if not stores or None in places or (len(stores) == 1 and places[0] == _whole(array)):
             continue

@@ -49,8 +49,8 @@ _EXACT = ((1024, 1024), (512, 1024), (512, 512), (256, 512), (256, 256), (128, 1
 
 _CODE = 4096
 """Vectors that a step of a convolution moves and multiplies at most, for which libtpu compiles some thousand bundles (3x3 over
-56 x 56, 256 to 256 channels of f32, v6e: 8 rows of positions are 6587 bundles, in 2.3 s of CPU, 28 rows 22214, in 7.9 s: 4% less
-for a row)."""
+56 x 56, 256 to 256 channels of f32, v6e: 8 rows of positions are 6587 bundles, in 2.3 s of CPU, 28 rows 22214, in 7.9 s: 4%
+less for a row)."""
 
 _WEIGHTS = 5 << 18
 """Weights of f32 that a step of a convolution has code for at most (3x3, 512 to 512 channels: 11 s to compile, a half 4 s)."""

@@ -68,16 +68,25 @@ def entry_of(program: Program) -> str:
 class PallasEmitter:
     """Tile programs to plain Pallas that runs unchanged on a TPU host."""
 
+    def __init__(self) -> None:
+        self._last: tuple[Program, Target, _Writer] | None = None
+
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:
-        return _Writer(program, target).problems
+        return self._writer(program, target).problems
+
+    def _writer(self, program: Program, target: Target) -> _Writer:
+        """What was found of the same program a moment ago: it is asked what is missing before it is emitted."""
+        if self._last is None or self._last[0] is not program or self._last[1] != target:
+            self._last = program, target, _Writer(program, target)
+        return self._last[2]
 
     def plan(self, program: Program, target: Target) -> PallasProgramPlan:
-        writer = _checked(program, target)
+        writer = self._checked(program, target)
         return PallasProgramPlan(tuple(plan for plan, _ in writer.kernels.values()))
 
     def emit(self, program: Program, target: Target) -> Source:
         """Raises :class:`MissingRuleError` listing everything that cannot be said."""
-        writer = _checked(program, target)
+        writer = self._checked(program, target)
         lines = writer.text()
         origins = tuple((n, where) for n, (_, where) in enumerate(lines, 1) if where)
         return Source(
@@ -87,16 +96,15 @@ class PallasEmitter:
                      *([(WORDS, writer.words)] if writer.words else [])),
         )  # fmt: skip
 
+    def _checked(self, program: Program, target: Target) -> _Writer:
+        writer = self._writer(program, target)
+        if writer.problems:
+            raise MissingRuleError(f"{program.name} cannot be written for {target}",
+                                   missing=tuple(_line(m) for m in writer.problems))
+        return writer
+
     def standalone(self, source: Source) -> str:
         return source.text
-
-
-def _checked(program: Program, target: Target) -> _Writer:
-    writer = _Writer(program, target)
-    if writer.problems:
-        raise MissingRuleError(f"{program.name} cannot be written for {target}",
-                               missing=tuple(_line(m) for m in writer.problems))
-    return writer
 
 
 def _line(m: Missing) -> str:
@@ -182,10 +190,10 @@ class _Writer:
                             f"bytes", array, "an operator for a part of them at a time")
 
     def _check_values(self, kernel: Kernel) -> None:
+        known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
         for op in kernel.body.walk():
             if isinstance(op, For | Result | Yield) or not isinstance(op.type, TileType):
                 continue
-            known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
             if op.type.dtype not in operations.JNP and op.type.dtype not in known and (op.type.dims or isinstance(op, Cast)):
                 self.report(f"arithmetic in {op.type.dtype}", op, self.target.device.alternatives.get(op.type.dtype, ""))
             if isinstance(op, Dot):
