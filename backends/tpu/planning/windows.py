@@ -17,7 +17,7 @@ from portakern.ir.size import Size, ceildiv, divides
 from portakern.ir.tile import Index, Kernel, Load, Term, buffer_type
 
 from ..syntax.expressions import BlockAxes
-from .blocks import LANES, SUBLANES, BlockAccess, Span, View, is_legal
+from .blocks import LANES, SUBLANES, BlockAccess, DimSlice, Span, View, is_legal
 from .loops import ReportMissing
 from .taps import TapLoop
 
@@ -61,12 +61,15 @@ def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: R
     ways = {x.axis for x in kernel.body.walk() if isinstance(x, TapLoop)}
     tiled = (*(a for a, _ in op.dims), *([outer] if outer else []))
     found: list[WindowDim] = []
+    slices: list[DimSlice | None] = []
     for index, size in zip(op.indices, have.shape, strict=True):
-        parts = _dims(kernel, index, size, tiled, ways, spans)
+        mirrored = _mirrored(index, size, tiled)
+        parts = _dims(kernel, mirrored or index, size, tiled, ways, spans)
         if parts is None:
             report(f"the index {index} of {name} on a tiled axis", op, "")
             return None
         found += parts
+        slices += [DimSlice(size - 1, size, -1)] if mirrored else [None] * len(parts)
     shape = tuple(d.size for d in found)
     order = _order(found)
     place = _place(found, order)
@@ -82,9 +85,17 @@ def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: R
         return None
     by_element = any(d.by_element for d in placed)
     block = tuple(None if d.elements is None else f"pl.Element({d.elements})" if by_element else _text(d) for d in placed)
-    view = View(shape, (None,) * len(shape), tuple(order), tuple(d.size for d in placed))
+    view = View(shape, tuple(slices), tuple(order), tuple(d.size for d in placed))
     return BlockAccess(name, have.dtype, False, op.indices, place, view, block, tuple(d.entry for d in placed),
                        window=tuple(placed), grouped=len([d for d in placed if d.axis is not None]) > 2)  # fmt: skip
+
+
+def _mirrored(index: Index, size: Size, tiled: Sequence[str]) -> Index | None:
+    """``index`` in a dim that is turned around, where a tile lies along it backwards."""
+    along = [t for t in index.terms if t.axis in tiled]
+    if len(along) != 1 or index.gather >= 0 or not isinstance(along[0].scale, int) or along[0].scale >= 0:
+        return None
+    return Index(tuple(replace(t, scale=-t.scale) for t in index.terms), size - 1 - index.offset)
 
 
 def _text(dim: WindowDim) -> str:
