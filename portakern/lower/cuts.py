@@ -262,7 +262,8 @@ class _Wholes:
             table = [] if _can_be_picked_from(op.x, op.axis, op.fill) else [op.x]
             # Where loads take no single elements a line is sorted as a whole, and picked from place by place; and indices
             # that are computed from the numbers of an array are an array of their own.
-            stored = not self.picks and (_sorted(op.indices) or _of_floats(op.indices))
+            made = op.indices in self.anchored and bool(tensor_type(op.indices).shape)
+            stored = not self.picks and (_sorted(op.indices) or _of_floats(op.indices) or made)
             return [*table, op.indices] if stored else table
         if isinstance(op, SegmentFold):
             return _looked_up(op)

@@ -38,6 +38,9 @@ first run of a kernel from elsewhere that belongs to one."""
 RACE_STEPS = 160
 """Kernels whose grids have more steps are not run on two cores: the detector compares every access with all before it."""
 
+ALL_STEPS = 400
+"""Programs whose kernels have more steps together are run in the interpreter that models memories for their first inputs alone,
+on one core, unless indices decide which blocks are taken: a thousand steps take a minute there, and twice that on two cores."""
 
 RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interpret/dot_rounding.py",
                 "interpret/nan_propagation.py", "trace/kernel_calls.py")  # fmt: skip
@@ -138,6 +141,13 @@ class PallasExecutable:
         return self._prepared[key]
 
 
+def _steps(calls: Sequence[Any]) -> int:
+    """Steps of all grids together; 0 where data decide how many there are, or which blocks they take."""
+    if any(c.mapping.num_dynamic_grid_bounds or c.mapping.num_index_operands for c in calls):
+        return 0
+    return sum(math.prod(c.grid) for c in calls)
+
+
 def is_foreign(source: Source) -> bool:
     """Whether it was not emitted here."""
     return "origins" not in dict(source.options)
@@ -161,7 +171,8 @@ class _ShapedSource:
         elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
         self.limit = STRICT_ELEMENTS if source.by_role("output") else ALONE_ELEMENTS
         self.small = elements <= self.limit
-        self.once = is_foreign(source) and not self.small and elements <= ALONE_ELEMENTS
+        self.long = self.small and not is_foreign(source) and _steps(self.calls) > ALL_STEPS
+        self.once = self.long or (is_foreign(source) and not self.small and elements <= ALONE_ELEMENTS)
         """Whether the memories of a TPU are modelled in the first run alone."""
         self._walk()
 
@@ -177,7 +188,7 @@ class _ShapedSource:
     def run(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The results; what the stages find is raised."""
         first = not self.modes
-        if self.calls and (self.small or (first and self.once)) and not self.unable:
+        if self.calls and ((self.small and not self.long) or (first and self.once)) and not self.unable:
             try:
                 return self._strictly(arrays, first)
             except SimulatorError as error:
@@ -189,7 +200,7 @@ class _ShapedSource:
 
     def once_more(self, arrays: Sequence[np.ndarray], plainly: bool) -> tuple[np.ndarray, ...]:
         """The results alone; ``plainly`` where jax's TPU interpreter cannot run it."""
-        return self._results("memory" if self.calls and self.small and not plainly else "plain", arrays)
+        return self._results("memory" if self.calls and self.small and not self.long and not plainly else "plain", arrays)
 
     def _strictly(self, arrays: Sequence[np.ndarray], first: bool) -> tuple[np.ndarray, ...]:
         results = self._results("memory", arrays)
@@ -267,6 +278,9 @@ class _ShapedSource:
             return False
         if any(w.private for w in self.walks):
             self.done.append("races not looked for: cores keep blocks of their own in outputs that nothing reads")
+            return False
+        if self.long:
+            self.done.append(f"races not looked for, and memory in the first run alone: more than {ALL_STEPS} steps in all")
             return False
         if max(steps) > RACE_STEPS:
             self.done.append(f"races not looked for: more than {RACE_STEPS} steps")
