@@ -30,9 +30,9 @@ def _lines(kernel: Kernel, arg: Op, accesses: Sequence[Load | Store]) -> Lines:
     found: dict[int, int] = {}
     for dim, size in enumerate(arg.type.shape):
         joined = [op.indices[dim] for op in accesses if _joins(kernel, op, dim)]
-        if joined and (line := min(_steps(joined))) > 1 and divides(line, size):
-            if all(_apart(kernel, op.indices[dim], line) is not None for op in accesses):
-                found[dim] = line
+        line = min(_steps(joined), default=1)
+        if line > 1 and divides(line, size) and all(_apart(kernel, op.indices[dim], line) for op in accesses):
+            found[dim] = line
     return found
 
 
