@@ -38,9 +38,9 @@ first run of a kernel from elsewhere that belongs to one."""
 RACE_STEPS = 160
 """Kernels whose grids have more steps are not run on two cores: the detector compares every access with all before it."""
 
-ALL_STEPS = 400
+ALL_STEPS = 256
 """Programs whose kernels have more steps together are run in the interpreter that models memories for their first inputs alone,
-on one core, unless indices decide which blocks are taken: a thousand steps take a minute there, and twice that on two cores."""
+on one core, unless indices decide which blocks are taken: a thousand steps take ten seconds of CPU there, on two cores thirty."""
 
 RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interpret/dot_rounding.py",
                 "interpret/nan_propagation.py", "trace/kernel_calls.py")  # fmt: skip

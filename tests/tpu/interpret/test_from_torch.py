@@ -1,4 +1,4 @@
-"""What PyTorch's modules ask of blocks, against the oracle: joined dims, pieces of them, windows backwards, computed indices."""
+"""What PyTorch's modules ask of blocks: joined dims, pieces of them, windows that lie backwards, computed indices."""
 
 from __future__ import annotations
 
