@@ -40,7 +40,7 @@ RACE_STEPS = 160
 
 ALL_STEPS = 256
 """Programs whose kernels have more steps together are run in the interpreter that models memories for their first inputs alone,
-on one core, unless indices decide which blocks are taken: a thousand steps take ten seconds of CPU there, on two cores thirty."""
+on one core, unless indices decide which blocks are taken: a thousand steps take ten seconds of CPU there, or thirty."""
 
 RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interpret/dot_rounding.py",
                 "interpret/nan_propagation.py", "trace/kernel_calls.py")  # fmt: skip
