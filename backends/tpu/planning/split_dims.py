@@ -16,7 +16,8 @@ def with_split_dims(kernel: Kernel) -> Kernel:
     What loops walk stays: windows have blocks of their own (:mod:`.windows`).
     """
     accesses = [op for op in kernel.body.walk() if isinstance(op, Load | Store)]
-    lines = {arg: found for arg in kernel.args if (found := _lines(kernel, arg, [op for op in accesses if op.buffer is arg]))}
+    found = {arg: _lines(kernel, arg, [op for op in accesses if op.buffer is arg]) for arg in kernel.args}
+    lines: dict[Op, Lines] = {arg: dims for arg, dims in found.items() if dims}
     return _seen(kernel, lines) if lines else kernel
 
 

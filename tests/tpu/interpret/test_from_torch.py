@@ -42,7 +42,7 @@ SHAPES: dict[Any, list[tuple[int, ...]]] = {
 
 def imported(function: Any) -> tuple[Any, dict[str, np.ndarray]]:
     rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in SHAPES[function]]
+    arrays: list[np.ndarray] = [rng.standard_normal(shape).astype(np.float32) for shape in SHAPES[function]]
     if function is dealt_out:
         arrays[1] = arrays[1] > 0
     op = pk.from_torch(function, tuple(map(torch.from_numpy, arrays)), name=function.__name__)
