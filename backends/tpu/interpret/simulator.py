@@ -41,6 +41,9 @@ RACE_STEPS = 160
 ALL_STEPS = 256
 """Programs whose kernels have more steps together are run in the interpreter that models memories for their first inputs alone,
 on one core: a thousand steps take ten seconds of CPU there, on two cores thirty."""
+ALL_TEXT = 100_000
+"""Characters of a program from which on the same is done: an LSTM with dropout has 220 thousand, in 31 kernels of 46 steps, for
+which XLA needs a minute on two cores."""
 
 RACE_MODULES = ("interpret/simulator.py", "interpret/interpretation.py", "interpret/dot_rounding.py",
                 "interpret/nan_propagation.py", "trace/kernel_calls.py")  # fmt: skip
@@ -172,7 +175,8 @@ class _ShapedSource:
         elements = sum(math.prod(v.aval.shape) for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars))
         self.limit = STRICT_ELEMENTS if source.by_role("output") else ALONE_ELEMENTS
         self.small = elements <= self.limit
-        self.long = self.small and not is_foreign(source) and _steps(self.calls) > ALL_STEPS
+        long = _steps(self.calls) > ALL_STEPS or len(source.text) > ALL_TEXT
+        self.long = self.small and not is_foreign(source) and long
         self.once = self.long or (is_foreign(source) and not self.small and elements <= ALONE_ELEMENTS)
         """Whether the memories of a TPU are modelled in the first run alone."""
         self._walk()
@@ -281,7 +285,8 @@ class _ShapedSource:
             self.done.append("races not looked for: cores keep blocks of their own in outputs that nothing reads")
             return False
         if self.long:
-            self.done.append(f"races not looked for, and memory in the first run alone: more than {ALL_STEPS} steps in all")
+            self.done.append(f"races not looked for, and memory in the first run alone: more than {ALL_STEPS} steps in "
+                             f"all, or {ALL_TEXT} characters")
             return False
         if max(steps) > RACE_STEPS:
             self.done.append(f"races not looked for: more than {RACE_STEPS} steps")
