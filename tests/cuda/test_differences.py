@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,10 @@ def until_the_end(x: pk.Tensor["M", "N", pk.i32], w: pk.Tensor["N", "K"]):
     return pk.matmul(pk.cast(ahead, w.dtype), w), pk.max(-x, axis=-1), pk.min(7 - x, axis=-1)
 
 
-SIZES = [(unpacked, {"M": 20, "N": 20, "K": 16}, "f16", "m=16,k=16,n_i=128,stages=2,warps=8"),
-         (until_the_end, {"M": 33, "N": 70, "K": 20}, "f32", "default")]  # fmt: skip
+SIZES: list[tuple[pk.Operator, dict[str, Any], str, str]] = [
+    (unpacked, {"M": 20, "N": 20, "K": 16}, "f16", "m=16,k=16,n_i=128,stages=2,warps=8"),
+    (until_the_end, {"M": 33, "N": 70, "K": 20}, "f32", "default"),
+]
 
 
 @needs_compiler
@@ -50,7 +53,7 @@ def test_what_is_left_of_a_tile_is_counted_from_its_beginning(tmp_path: Path) ->
 @pytest.mark.gpu
 @pytest.mark.parametrize("language", ["cuda", "triton"])
 @pytest.mark.parametrize(("operator", "sizes", "dtype", "schedule"), SIZES)
-def test_differences_are_right_on_a_gpu(operator: pk.Operator, sizes: dict[str, int], dtype: str, schedule: str, language: str):
+def test_differences_are_right_on_a_gpu(operator: pk.Operator, sizes: dict[str, Any], dtype: str, schedule: str, language: str):
     from tests.judge.test_gpu import gpu
 
     (row,) = pk.check(operator, [gpu(language)], dtype, schedule if language == "cuda" else "default", **sizes).rows

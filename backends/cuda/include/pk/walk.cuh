@@ -41,7 +41,7 @@ template <int Group, bool Last> struct RowBlocks {
 /// The same where later rows walk farther. All blocks of threads shall be done at the same time. So they take pairs, a row from the
 /// end of a head and the one as far from its beginning, which are as long as any other pair; of an odd number of rows the last is
 /// alone. The rows of the last heads, two for each block of threads, are taken one by one, the longest first, which evens out what
-/// is left over. Turns go to and fro over the blocks of threads. Neighbours have pairs of one head, whatever the `Group`, so what
+/// is left over. Turns go forth and back over the blocks of threads. Neighbours have pairs of one head, whatever the `Group`, so what
 /// is read at a time are twice as many rows of keys as there are blocks of threads.
 template <int Group> struct RowBlocks<Group, true> {
     int rows, heads, paired, turn = 0, at, row, head, second;  // `second`: the row to take next, -1: none
