@@ -30,6 +30,9 @@ TOO_LARGE = ("OUT_OF_RESOURCES",)
 NO_ROOM = "for which there is no room"
 """Words of a simulator that this machine is too small for."""
 
+NOT_DONE = ": not done within"
+"""Words of a simulator that was ended."""
+
 ABSENT = ("tool-missing", "no-silicon")
 
 
@@ -103,7 +106,7 @@ def normal(message: str) -> str:
 
 def status_of(kind: str, message: str, drawn: bool) -> str:
     """What an error means; ``drawn``: the schedule is not the backend's default, or inputs are not contiguous."""
-    if kind in ABSENT or (kind == "simulator" and NO_ROOM in message):
+    if kind in ABSENT or (kind == "simulator" and NO_ROOM in message) or (kind == "timeout" and NOT_DONE in message):
         return UNUSED
     if drawn and (kind in MISFITS or any(word in message for word in TOO_LARGE)):
         return UNUSED

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from portakern.errors import PortakernError
+from portakern.backends.tpu.interpret import deadlocks
+from portakern.errors import PortakernError, SimulatorError
 from portakern.spec.load import load_operator
 from portakern.study.steps import lowered
 from portakern.study.work import Problem, works
@@ -37,6 +38,15 @@ def test_an_error_does_not_reach_the_next_kernel() -> None:
     with pytest.raises(PortakernError, match="deadlock: the kernel waits for 8192"):
         run(bug.base, bug.text, bug.dims)
     run(bug.base, correct(bug.base), bug.dims)
+
+
+def test_what_takes_long_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    bug = next(b for b in BUGS if b.name == "copy waited for twice")
+    monkeypatch.setattr(deadlocks, "DEADLINE_S", 0.0)
+    monkeypatch.setattr(deadlocks, "LOOK_S", 0.001)
+    with pytest.raises(SimulatorError, match="not done within") as caught:
+        run(bug.base, correct(bug.base), bug.dims)
+    assert caught.value.kind == "timeout" and "smaller size" in caught.value.hint
 
 
 def chosen(bug: Bug) -> Any:

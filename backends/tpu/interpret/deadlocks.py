@@ -43,11 +43,9 @@ def _watch(over: threading.Event) -> None:
         waited += LOOK_S
         waits = _waits()
         stuck = stuck + 1 if waits else 0
-        if stuck * LOOK_S >= STUCK_S:
-            _fail(waits[0])
+        if stuck * LOOK_S >= STUCK_S and _failed(f"portakern-stuck: {waits[0]}"):
             return
-        if waited >= DEADLINE_S:
-            _fail(f"not done within {DEADLINE_S:g} s")
+        if waited >= DEADLINE_S and _failed(f"portakern-slow: not done within {DEADLINE_S:g} s"):
             return
 
 
@@ -92,9 +90,11 @@ def _place(frame: Any) -> str:
     return " at " + ":".join(source_info_util.summarize(info).partition(" (")[0].split(":")[:2])
 
 
-def _fail(why: str) -> None:
+def _failed(why: str) -> bool:
+    """Ends what is interpreted, if it has begun."""
     from jax._src.pallas.mosaic.interpret import interpret_pallas_call as interpreter
 
     memory = interpreter._shared_memory
     if memory is not None:
-        memory.set_failed(TimeoutError(f"portakern-stuck: {why}"), top_level=False)
+        memory.set_failed(TimeoutError(why), top_level=False)
+    return memory is not None

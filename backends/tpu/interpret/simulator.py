@@ -253,6 +253,10 @@ class _ShapedSource:
             raise SimulatorError("jax's interpreter fills arrays up to whole blocks, for which there is no room "
                                  f"({ran.error[:200]})",
                                  "give sizes instead of open dims, or tiles no larger than dims are")  # fmt: skip
+        if slow := re.search(r"portakern-slow: (.*)", ran.error):
+            raise SimulatorError(f"{self.source.operator} in {MODE_TITLES[mode].partition(' (')[0]}: {slow[1]}",
+                                 "a simulator takes seconds for what a device does at once: check a smaller size",
+                                 kind="timeout")  # fmt: skip
         if MODE_TITLES[mode] not in self.done:
             self.done.append(MODE_TITLES[mode])
         if ran.error:
