@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from portakern.fuzz.case import ENTRY, FuzzCase
 from portakern.fuzz.drawing import choices_from
@@ -24,6 +25,12 @@ from portakern.spec.traced import Traced
 
 SEARCH = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate, Phase.shrink],
                   suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _drawn_by_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hypothesis also takes numbers out of the text of modules, which are others where others are loaded."""
+    monkeypatch.setattr(HypothesisProvider, "_maybe_draw_constant", lambda self, *args, **named: None)
 
 
 def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
