@@ -134,6 +134,7 @@ def test_an_array_without_dims_is_spelled_as_python(tmp_path: Path) -> None:
     assert program_of(FuzzCase(text, {}, "f32"), tmp_path).args[0].type == TensorType((), "f32")
 
 
+@pytest.mark.slow
 def test_a_finding_ends_as_a_few_lines() -> None:
     """Also where it was found in the middle of a pattern, such as attention."""
     case = find(cases({"gram_rows": 10.0}), lambda c: "gram_rows" in c.features and c.dims.get("M", 0) >= 17, settings=SEARCH)
