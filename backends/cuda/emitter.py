@@ -168,7 +168,8 @@ _HELD = {
     "sort": ("sorted_order", "in_order"), "thirds": ("all_finite",), "thirds_wgmma": ("Thirds", "sum_of"),
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tensor_memory": ("TensorAccumulator", "TensorPipeline"),
     "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns", "row_times_columns_of"),
-    "walk": ("RowBlocks", "page_table"),
+    "rings": ("RowBlocks", "page_table", "pack"), "tensor_walk": ("TensorRows", "TensorWalk"),
+    "walk": ("start_product",),
     "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip
 HOME = {word: header for header, words in _HELD.items() for word in words}

@@ -8,7 +8,23 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import ZERO, number
 
-from .attention import ComputedHere, Fetch, JoinRows, Pack, Rescale, WalkPlan, print_walk
+from .attention import (
+    ComputedHere,
+    Fetch,
+    IssueFirst,
+    IssueLast,
+    IssueStep,
+    JoinRows,
+    Pack,
+    Rescale,
+    RescaleSum,
+    TakeScores,
+    TakeTotal,
+    TensorWalkPlan,
+    WalkPlan,
+    Weigh,
+    print_walk,
+)
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
 from .hopper import (
     Fetched,
@@ -135,6 +151,8 @@ class CudaPrinter(Printer):
             text, width = super().layout(x), vector_width(self.plan, x)
             return text if width == 8 else text[:-1] + f", {width}>"
         element, by = self.dialect.type(x.element), ""
+        if isinstance(self.plan, TensorWalkPlan):
+            return self.named("TensorRows", f"{x.rows}, {x.cols}, {self.plan.warps}, {element}")
         if isinstance(self.plan, TensorPlan):
             by = "Tensor"
         elif by_warpgroups(self.plan):
@@ -217,6 +235,27 @@ class CudaPrinter(Printer):
 
     def on_JoinRows(self, s: JoinRows) -> list[str]:
         return [f"{self.word('join_sums', '', s.name)};  // of the threads that share a row"]
+
+    def on_IssueFirst(self, s: IssueFirst) -> list[str]:
+        return [f"walk.begin({s.query}, {s.keys});"]
+
+    def on_IssueStep(self, s: IssueStep) -> list[str]:
+        return [f"walk.step({s.query}, {s.keys}, {s.values});"]
+
+    def on_IssueLast(self, s: IssueLast) -> list[str]:
+        return [f"walk.end({s.query}, {s.values});"]
+
+    def on_TakeScores(self, s: TakeScores) -> list[str]:
+        return self.define(s.name, True, "walk.scores()")
+
+    def on_RescaleSum(self, s: RescaleSum) -> list[str]:
+        return [f"walk.rescale({s.factor});  // most steps change no row's factor"]
+
+    def on_Weigh(self, s: Weigh) -> list[str]:
+        return [f"walk.weigh({self.word('pack', self.dialect.type(s.element), s.value)});  // the issuer goes on"]
+
+    def on_TakeTotal(self, s: TakeTotal) -> list[str]:
+        return self.define(s.name, s.define, "walk.sum()")
 
     def on_NarrowProduct(self, s: NarrowProduct) -> list[str]:
         matrices = [self.word("brought", "", *x) for x in s.matrices]

@@ -43,7 +43,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     if nest.family in ("rows", "scan"):
         found = in_parts(found, nest, device)
     if nest.family == "attention":
-        found = keys_in_parts(found, nest, device, alone=lambda s: s.option("mma", "") == "wgmma")
+        found = keys_in_parts(found, nest, device, alone=lambda s: s.option("mma", "") in ("wgmma", "tcgen05"))
     if nest.family in STREAMS and device.has("wgmma"):
         found = (replace(s, options=tuple(sorted({"keep": "stores", **dict(s.options)}.items()))) for s in found)
     return list(dict.fromkeys(found))

@@ -9,6 +9,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..hopper.planning import UNITS
+from .tensor_plan import MOST_FEATURES
 
 _FEW_ROWS = 16
 """So few queries, or fewer, are a matter of reading keys and values: the copy engine brings them while most rows of a
@@ -20,14 +21,15 @@ _LAG = 8
 """Powers of two by which maxima of rows may lag behind where the sums of a row are so many that scaling them takes long."""
 
 _QUICKLY_SCALED = 64
-"""Sums of so many features, or fewer, are scaled while the matrix unit works anyway."""
+"""Sums of so many features, or fewer, are scaled in registers while the matrix unit works anyway."""
 
 
 def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Best first; none where the copy engine cannot fetch rows, or a block of rows would be nearly empty."""
     m, n, k, d = (nest.role(x)[0] for x in "mnkd")
     dtype = nest.dots or nest.io_dtype
-    if dtype not in ("bf16", "f16") or not (device.has("tma") and device.has("wgmma")):
+    unit = next((x for x in ("tcgen05", "wgmma") if device.has(x)), "")
+    if dtype not in ("bf16", "f16") or not (device.has("tma") and unit):
         return
     granule = 16 // DTYPES[dtype].bytes
     if not all(isinstance(a.extent, int) and 0 < a.extent <= 256 and a.extent % granule == 0 for a in (k, d)):
@@ -41,10 +43,12 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     heads = 1
     for axis in nest.role("batch"):
         heads *= _extent(axis)
+    single = 128 if unit == "tcgen05" else 64
     # Two warpgroups share keys and values; one each where there are too few blocks of rows for all units.
-    high = [(128, 8), (64, 4)] if heads * -(-_extent(m) // 128) * 2 > device.count("units", UNITS) else [(64, 4), (128, 8)]
-    for rows, warps in high if _extent(m) > 64 else [(64, 4)]:
-        for keys in (128, 64) if max(width, features) <= 128 else (64,):
+    full = heads * -(-_extent(m) // (2 * single)) * 2 > device.count("units", UNITS)
+    high = [(2 * single, 8), (single, 4)] if full else [(single, 4), (2 * single, 8)]
+    for rows, warps in high if _extent(m) > single else [(single, 4)]:
+        for keys in (128, 64) if max(width, features) <= 128 or unit == "tcgen05" else (64,):
             if rows % keys and not few:
                 continue  # whole tiles of keys would not end where rows begin
             for stages in (3, 2) if few else (2, 3):
@@ -52,8 +56,11 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
                 if bytes_ + 2048 <= device.count("shared_bytes_per_block"):
                     sizes = {m.name: rows, n.name: keys, k.name: width, d.name: features}
                     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
-                    lag = (("lag", _LAG),) if features > _QUICKLY_SCALED and not few else ()
-                    yield Schedule(tiles, stages, warps, (*lag, *((("mma", "wgmma"),) if few else ()), ("split", 2)))
+                    lag = unit == "tcgen05" or (features > _QUICKLY_SCALED and not few)
+                    options = (*((("lag", _LAG),) if lag else ()), *((("mma", unit),) if few else ()), ("split", 2))
+                    if unit == "tcgen05" and features > MOST_FEATURES:
+                        continue  # they would have no room in registers at last
+                    yield Schedule(tiles, stages, warps, options)
 
 
 def _extent(axis: NestAxis) -> int:

@@ -12,7 +12,7 @@ from portakern.emit.clike.layouts import Layout
 from portakern.emit.clike.terms import Name, PlanTerm, add, apply, whole
 from portakern.ir.size import Size
 
-from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
+from ..hopper.plan import WARPGROUP, SendTile
 from ..plans import CudaKernelPlan
 from ..under_way import AsyncProduct, Fed, Feed, StartProducts, Take, ordered
 from .pages import Pages
@@ -215,19 +215,27 @@ class WalkPlan(CudaKernelPlan):
     def _first_step(self) -> p.Block:
         """Weights of the first step, for which the widest mask will do."""
         part = self.parts[0]
+        return p.Block((self._first(), *part.soften, self._pack(part), *part.hand_over), "the first step")
+
+    def _first(self) -> p.Scalar:
+        """Where the first step is."""
+        part = self.parts[0]
         begin = _either(part, part.begin, self.parts[1].begin) if part.empty and len(self.parts) > 1 else part.begin
-        at = p.Scalar(part.var, "i64", begin)
-        return p.Block((at, *part.soften, self._pack(part), *part.hand_over), "the first step")
+        return p.Scalar(part.var, "i64", begin)
 
     def _other_steps(self, number: int) -> p.Loop:
         """Steps of a part after the walk's first: weights are computed while the products that were started are under way."""
+        part = self.parts[number]
+        started = self._start(self._scores, replace(self._sum, note="of the step before"))
+        return self._loop(number, started, *part.soften, *part.settled, *part.rescale, self._pack(part), *part.hand_over)
+
+    def _loop(self, number: int, *body: p.Statement) -> p.Loop:
+        """``body`` for each step of a part but the walk's first."""
         part, first = self.parts[number], self.parts[0]
         begin = part.begin if number else add(part.begin, whole(part.step))
         if number and first.empty:
             begin = _either(first, part.begin, add(part.begin, whole(part.step)))
-        started = self._start(self._scores, replace(self._sum, note="of the step before"))
-        return p.Loop(part.var, begin, part.end, part.step,
-                      (started, *part.soften, *part.settled, *part.rescale, self._pack(part), *part.hand_over))  # fmt: skip
+        return p.Loop(part.var, begin, part.end, part.step, body)
 
     def _pack(self, part: WalkSteps) -> Pack:
         return Pack(self.weights, self.element, Name(part.pack))
@@ -255,8 +263,8 @@ class WalkPlan(CudaKernelPlan):
 
     @property
     def barriers_at(self) -> int:
-        panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.panels
-        return self.outbox_at + panels * PANEL_BYTES
+        panels = 0 if self.sent is None else self.threads // WARPGROUP * self.sent.bytes
+        return self.outbox_at + panels
 
     @property
     def dynamic_bytes(self) -> int:
@@ -267,6 +275,14 @@ class WalkPlan(CudaKernelPlan):
         sent = (self.sent.map,) if self.sent is not None and self.sent.map is not None else ()
         return (*(r.map for r in self.rings), *sent)
 
+    @property
+    def roles(self) -> list[str]:
+        return [f"consumers: {self.warps} warps; producer: one thread of {WARPGROUP // 32} warps"]
+
+    @property
+    def by_role(self) -> dict[str, tuple[p.Statement, ...]]:
+        return {"producer": self.producer, "consumers": self.consumers}
+
     def __str__(self) -> str:
         params = ", ".join(f"{q.name}: {q.dtype}{'' if q.role != 'array' else '*'}" for q in self.params)
         order = "the last rows first" if self.last_first else "the first rows first"
@@ -276,15 +292,14 @@ class WalkPlan(CudaKernelPlan):
             f"    products by {self.products}",
             f"    blocks {self.blocks}, each for one block of rows after the other: {self.rows} in each of {self.heads} heads",
             f"    {self.group} heads at a time, {order}",
-            f"    consumers: {self.warps} warps; producer: one thread of {WARPGROUP // 32} warps",
+            *(f"    {x}" for x in self.roles),
             *(f"    layout {x}" for x in self.layouts),
             *(f"    {x}" for x in self.rings),
             *(f"    map {m.name}: {m.array} [{', '.join(map(str, m.shape))}]" for m in self.maps),
-            "    producer, for each block of rows",
-            *(f"        {line}" for s in self.producer for line in str(s).split("\n")),
-            "    consumers, for each block of rows",
         ]
-        lines += [f"        {line}" for s in self.consumers for line in str(s).split("\n")]
+        for role, statements in self.by_role.items():
+            lines.append(f"    {role}, for each block of rows")
+            lines += [f"        {line}" for s in statements for line in str(s).split("\n")]
         return "\n".join(lines) + "\n"
 
 

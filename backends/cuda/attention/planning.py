@@ -1,4 +1,4 @@
-"""Whether attention can be a walk of warpgroups, and its plan where it can."""
+"""The plan of attention as a walk of warpgroups, from the plain plan."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import dims_of, tiles_of
 from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, add, is_zero, multiply, size_term, whole
-from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.size import Size, divides, product
 
-from ..hopper.plan import PANEL_BYTES, WARPGROUP, SendTile
+from ..hopper.plan import PANEL_SIDE, WARPGROUP, SendTile
 from ..hopper.planning import MOST_DIMS, UNITS, buffer_name, coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan
 from .pages import PagedLoad, Pages, paged
@@ -32,51 +31,42 @@ _ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.Assign)
 _MOST_HEADS, _OPEN_HEADS = 64, 16
 
 
-def walked(plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> CudaKernelPlan:
-    """``plan`` as a walk of warpgroups where that is possible and not forbidden.
-
-    Raises :class:`ScheduleError` where the schedule asks for it and it cannot be had.
-    """
-    if kernel.family != "attention":
-        return plan
-    asked = [str(kernel.schedule.option(name, "auto")) for name in ("mma", "copies")]
-    if "sync" in asked or "threads" in asked:
-        return plan
-    try:
-        return _Walk(plan, kernel, target).plan()
-    except _Obstacle as obstacle:
-        if "engine" not in asked and "wgmma" not in asked:
-            return plan
-        raise ScheduleError(f"{kernel.name} cannot be a walk of warpgroups on {target}: {obstacle}",
-                            hint="take mma=sync, or other tiles", schedule=str(kernel.schedule)) from None  # fmt: skip
-
-
-class _Obstacle(Exception):
+class Obstacle(Exception):
     """Why a kernel cannot be a walk of warpgroups."""
 
 
-def _need(holds: object, otherwise: str) -> None:
+def need(holds: object, otherwise: str) -> None:
     if not holds:
-        raise _Obstacle(otherwise)
+        raise Obstacle(otherwise)
 
 
-class _Walk:
+class Walk:
     """Takes the plain plan apart: products, what makes weights of scores, what rescales the sum, what surrounds the walk."""
+
+    kind: type[WalkPlan] = WalkPlan
+    unit, rows_of_a_warp, panel_rows = "wgmma", 16, PANEL_SIDE
+    products = "wgmma.m64nNk16 (scores of operands in shared memory, sums of weights in registers)"
 
     def __init__(self, plan: CudaKernelPlan, kernel: t.Kernel, target: Target) -> None:
         self.of, self.kernel, self.target = plan, kernel, target
-        _need(target.device.has("tma") and target.device.has("wgmma"), f"{target.device.name} has no wgmma or no copy engine")
-        _need(plan.warps in (4, 8), "its consumers are one or two warpgroups")
+        has = all(map(target.device.has, ("tma", self.unit)))
+        need(has, f"{target.device.name} has no {self.unit} or no copy engine")
+        need(plan.warps in (4, 8), "its consumers are one or two warpgroups")
         self.loops = [s for s in plan.body if isinstance(s, p.Loop)]
-        _need(self.loops and kernel.schedule.stages > 1, "its keys are not copied ahead of their use")
+        need(self.loops and kernel.schedule.stages > 1, "its keys are not copied ahead of their use")
         dots = [op for op in tiles_of(kernel.body) if isinstance(op, t.Dot)]
-        _need(len(dots) == 2 * len(self.loops), "a step is not two products")
+        need(len(dots) == 2 * len(self.loops), "a step is not two products")
         self.score, self.sum = dots[:2]
         self.row, self.key = (axis for axis, _ in dims_of(self.score))
         self.walks = [op for op in kernel.body.walk() if isinstance(op, t.For)]
         self.origins = origins_of(plan, kernel)
         self.sums, self.own = self._sums()
         self.names = plan.free_names()
+
+    @property
+    def lags(self) -> bool:
+        """Whether only steps in which maxima have grown scale the sum."""
+        return "lag" in dict(self.kernel.schedule.options)
 
     def plan(self) -> WalkPlan:
         first = self.of.body.index(self.loops[0])
@@ -106,9 +96,9 @@ class _Walk:
         rows, heads = self.kernel.axis[self.row].steps, self._heads()
         values: dict[str, Any] = {
             **vars(self.of), "params": tuple(params), "shared": (), "blocks": self._blocks(rows, heads),
-            "products": "wgmma.m64nNk16 (scores of operands in shared memory, sums of weights in registers)",
+            "products": self.products,
         }  # fmt: skip
-        return WalkPlan(
+        return self.kind(
             **values, group=self._group(heads), last_first=self._reaches_farther(), rows=rows, heads=heads, places=places,
             query=rings[0], keys=rings[1], values=rings[2], score_layout=score.place.layout.name, element=score.element,
             scores=scores, weights=weights, acc=total.acc, key_transposed=score.b.transposed,
@@ -119,18 +109,19 @@ class _Walk:
 
     def _dots(self, loop: p.Loop) -> tuple[p.Dot, p.Dot]:
         found = [s for s in loop.body if isinstance(s, p.Dot)]
-        _need(len(found) == 2 and loop.pipeline is not None and len(loop.pipeline.copies) == 2, "a step is not two products")
+        need(len(found) == 2 and loop.pipeline is not None and len(loop.pipeline.copies) == 2, "a step is not two products")
         score, total = found
         in_registers = score.a.shared and score.b.shared and not total.a.shared and total.b.shared
-        _need(in_registers, "its weights do not stay in registers")
+        need(in_registers, "its weights do not stay in registers")
         return score, total
 
     def _check(self, score: p.Dot, total: p.Dot) -> None:
-        _need(score.element in ("bf16", "f16") and total.element == score.element, "its operands have 16 bits")
-        rows = score.place.layout.rows
-        _need(rows == 16 * self.of.warps == total.place.layout.rows, f"{self.of.warps} warps do not hold {rows} rows, 16 each")
+        need(score.element in ("bf16", "f16") and total.element == score.element, "its operands have 16 bits")
+        rows, each = score.place.layout.rows, self.rows_of_a_warp
+        hold = rows == each * self.of.warps == total.place.layout.rows
+        need(hold, f"{self.of.warps} warps do not hold {rows} rows, {each} each")
         sizes = (score.place.layout.cols, total.place.layout.cols, score.depth)
-        _need(all(n % 64 == 0 for n in sizes), "its tiles of keys and features are no multiples of 64")
+        need(all(n % 64 == 0 for n in sizes), "its tiles of keys and features are no multiples of 64")
 
     def _rings(self, score: p.Dot, total: p.Dot) -> tuple[Ring, Ring, Ring]:
         """For queries, keys and values; queries have a second slot where that leaves room for the result's panels."""
@@ -140,8 +131,8 @@ class _Walk:
         keys, values = (self._ring(x, op, stages) for x, op in ((score.b, right), (total.b, value)))
         room = self._room() - keys.bytes - values.bytes
         query = self._ring(score.a, left, 1)
-        _need(query.bytes <= room, "its operands have no room in shared memory")
-        panels = self.of.threads // WARPGROUP * PANEL_BYTES
+        need(query.bytes <= room, "its operands have no room in shared memory")
+        panels = self._panel_bytes()
         return (replace(query, slots=2) if 2 * query.bytes + panels <= room else query), keys, values
 
     def _room(self) -> int:
@@ -150,13 +141,13 @@ class _Walk:
     def _ring(self, operand: p.Operand, load: t.Load, slots: int) -> Ring:
         assert operand.shared is not None
         shared, dims, stem = operand.shared, [axis for axis, _ in dims_of(load)], buffer_name(load)
-        _need(shared.rows <= 256, f"{shared.name} has more rows than a box")
+        need(shared.rows <= 256, f"{shared.name} has more rows than a box")
         of_pages = paged(load, self.key, shared.rows) if load.gathers else None
         if isinstance(of_pages, str):
-            raise _Obstacle(f"{stem}: {of_pages}")
+            raise Obstacle(f"{stem}: {of_pages}")
         plain, height = (of_pages.plain, min(of_pages.height, shared.rows)) if of_pages else (load, shared.rows)
         obstacle = obstacle_to_map(plain, dims, self.kernel)
-        _need(not obstacle, obstacle)
+        need(not obstacle, obstacle)
         spec, batch = described(plain, dims, self.names.fresh(f"{stem}_map"), (height, 64))
         at = (*map(self._at, dims), *(coordinate(i, self._at) for i in reversed(batch)))
         pages = None
@@ -171,10 +162,10 @@ class _Walk:
         first = Name(buffer_name(of.table))
         for n, (index, stride) in enumerate(zip(of.table.indices, table.element_strides, strict=True)):
             if n != of.entry:
-                _need(not index.axes or self.key not in index.axes, "its table is read otherwise")
+                need(not index.axes or self.key not in index.axes, "its table is read otherwise")
                 first = add(first, multiply(coordinate(index, self._at), size_term(stride)))
         granule = 16 // DTYPES[have.dtype].bytes
-        _need(divides(granule, apart) and len(spec.shape) < MOST_DIMS, "its pages lie otherwise than the copy engine can go")
+        need(divides(granule, apart) and len(spec.shape) < MOST_DIMS, "its pages lie otherwise than the copy engine can go")
         spec = replace(spec, shape=(among, *spec.shape), strides=(apart, *spec.strides), box=(1, *spec.box))
         return spec, Pages(first, table.shape[of.entry], table.element_strides[of.entry], of.height, among)
 
@@ -193,10 +184,10 @@ class _Walk:
         body = list(loop.body)
         at, end = body.index(score), body.index(total)
         start = next((s for s in body[:at] if isinstance(s, p.Fill) and s.name == score.acc), None)
-        _need(start is not None and is_zero(start.value), "its scores begin elsewhere than at zero")
+        need(start is not None and is_zero(start.value), "its scores begin elsewhere than at zero")
         made = next((s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.a.name), None)
         scaled = [s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.acc]
-        _need(made is not None and len(scaled) == 1, "its sums are not scaled at each step")
+        need(made is not None and len(scaled) == 1, "its sums are not scaled at each step")
         assert isinstance(made, p.Map)
         kept = _unpacked(made)
         soften = [x for s in body[:end] if s not in (start, score, *scaled) for x in (kept if s is made else [s])]
@@ -208,7 +199,7 @@ class _Walk:
         rename = {score.acc: scores, made.name: weights, loop.var: self.loops[0].var, f"{made.name}_f32": f"{weights}_f32"}
         pack = f"{weights}_f32" if kept else str(made.args[0].renamed(rename))
         settled: list[ComputedHere] = []
-        if "lag" in dict(self.kernel.schedule.options):
+        if self.lags:
             settled = [ComputedHere(Name(s.name)) for s in soften if isinstance(s, p.Reduce) and s.name in self.own][-1:]
             scaled = [_seldom(s) for s in scaled]
         before, there, after, last = (tuple(p.renamed(s, rename) for s in x)
@@ -220,14 +211,14 @@ class _Walk:
     def _extent(self, number: int) -> tuple[int, bool]:
         """How many steps part ``number`` of the walk can have at most (0: many), and whether it may have none."""
         row, key = self.kernel.axis[self.row], self.kernel.axis[self.key]
-        _need(isinstance(key.extent, int) and key.extent > 0, "it may have no keys")
+        need(isinstance(key.extent, int) and key.extent > 0, "it may have no keys")
         assert isinstance(key.extent, int)
         if len(self.walks) == 1:
             (walk,) = self.walks
             return 0, walk.lo is not None or (walk.hi is not None and not self._sees_a_key(walk.hi))
         spans = [tuple(None if x is None else self._beyond(x) for x in (op.lo, op.hi)) for op in self.walks]
         (low, high), (begin, end) = spans[0], spans[-1]
-        _need(len(spans) == 2 and begin is None and low is not None and high is not None and low == end and high > low >= 0,
+        need(len(spans) == 2 and begin is None and low is not None and high is not None and low == end and high > low >= 0,
               "its masked tiles do not come first")  # fmt: skip
         assert low is not None and high is not None
         if number:
@@ -240,7 +231,7 @@ class _Walk:
         """Whether a walk from the first key on to ``end`` has a step in any case."""
         try:
             return self._beyond(end) > 0
-        except _Obstacle:
+        except Obstacle:
             return False
 
     def _beyond(self, op: Op) -> int:
@@ -252,7 +243,7 @@ class _Walk:
             starts = [x for x in (op.lhs, op.rhs) if isinstance(x, t.Start) and x.axis == self.row]
             if len(sizes) == len(starts) == 1:
                 return sizes[0]
-        raise _Obstacle("its walk ends elsewhere than a fixed way beyond the rows")
+        raise Obstacle("its walk ends elsewhere than a fixed way beyond the rows")
 
     def _sums(self) -> tuple[tuple[str, ...], frozenset[str]]:
         """Variables that carry sums along the rows of weights, and the sums of single steps that go into them.
@@ -280,12 +271,12 @@ class _Walk:
         for s in statements:
             if isinstance(s, p.Reduce):
                 inside = s.gone == "cols" and s.source.side == "tile" and s.source.layout.kind == "accumulator"
-                _need(inside and s.into == s.made, f"the reduction {s.name} crosses warps")
+                need(inside and s.into == s.made, f"the reduction {s.name} crosses warps")
             elif isinstance(s, p.Relayout):
                 rows = s.word == "relayout" and s.place.side == "row" and s.place.layout.kind == "accumulator"
-                _need(s.word == "copy" or rows, f"{s.name} changes its layout")
+                need(s.word == "copy" or rows, f"{s.name} changes its layout")
             else:
-                _need(isinstance(s, (*_ALONE, p.StoreTile, p.Dot)), f"a step has a {p.kind(s)}")
+                need(isinstance(s, (*_ALONE, p.StoreTile, p.Dot)), f"a step has a {p.kind(s)}")
 
     # ---- around the walk
 
@@ -294,7 +285,7 @@ class _Walk:
         several = [a for a in self.kernel.grid if a.steps != 1]
         heads = [a for a in several if a.name != self.row]
         wide = next((a.name for a in heads if a.tile > 1), None)
-        _need(wide is None, f"the axis {wide} is no row of the scores")
+        need(wide is None, f"the axis {wide} is no row of the scores")
         values = unfolded(Word("block.head"), heads)
         values[self.row] = multiply(Word("block.row"), whole(self.kernel.axis[self.row].tile))
         found = tuple(p.Scalar(str(self.origins[a.name]), "i64", values[a.name], note=note_of(a)) for a in several)
@@ -316,7 +307,7 @@ class _Walk:
     def _group(self, heads: Size) -> int:
         """Heads that are taken at a time: as many as have their keys and values in the cache together."""
         asked = int(self.kernel.schedule.option("heads", 0))
-        _need(asked >= 0, "heads are taken at least one at a time")
+        need(asked >= 0, "heads are taken at least one at a time")
         if asked:
             return asked
         loads = [_operands(self.score, self.row)[1], _operands(self.sum, self.row)[1]]
@@ -334,19 +325,24 @@ class _Walk:
         """``after`` with the result sent through the copy engine, where it can be and there is room for its panels."""
         asked = str(self.kernel.schedule.option("stores", "auto"))
         stores = [op for op in self.kernel.body.walk() if isinstance(op, t.Store)]
-        panels = min(2, (self._room() - used) // (self.of.threads // WARPGROUP * PANEL_BYTES))
+        panels = min(2, (self._room() - used) // self._panel_bytes())
         obstacle = "it is not the only one" if len(stores) != 1 else self._obstacle_to_send(stores[0], after)
         if not obstacle and panels < 1:
             obstacle = "its panels have no room in shared memory"
         if obstacle and asked == "engine":
-            raise _Obstacle(f"its result cannot be sent by the copy engine: {obstacle}")
+            raise Obstacle(f"its result cannot be sent by the copy engine: {obstacle}")
         if obstacle or asked == "threads":
             return tuple(after)
         dims = [axis for axis, _ in dims_of(self.sum)]
-        spec, batch = described(stores[0], dims, self.names.fresh(f"{buffer_name(stores[0])}_map"), (64, 64))
+        name = self.names.fresh(f"{buffer_name(stores[0])}_map")
+        spec, batch = described(stores[0], dims, name, (self.panel_rows, PANEL_SIDE))
         at = (*(self.origins.get(a, ZERO) for a in dims), *(coordinate(i, self._at) for i in reversed(batch)))
-        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels)
+        return tuple(SendTile(s.value, s.dtype, s.place, s.access, map=spec, at=at, panels=panels, rows=self.panel_rows)
                      if isinstance(s, p.StoreTile) else s for s in after)  # fmt: skip
+
+    def _panel_bytes(self) -> int:
+        """Of one panel for each warpgroup."""
+        return self.of.threads // WARPGROUP * self.panel_rows * PANEL_SIDE * 2
 
     def _obstacle_to_send(self, store: t.Store, after: Sequence[p.Statement]) -> str:
         made = next((s for s in after if isinstance(s, p.StoreTile)), None)
@@ -429,7 +425,7 @@ def _unpacked(s: p.Map) -> list[p.Statement]:
     """``s`` without the cast to 16 bits that ends it; nothing where it does nothing else."""
     cast = s.result
     if not (isinstance(cast, Apply) and cast.fn == "cast" and s.dtype in ("bf16", "f16")):
-        raise _Obstacle("its weights are not a cast to 16 bits")
+        raise Obstacle("its weights are not a cast to 16 bits")
     (inner,) = cast.operands
     if not s.locals and len(s.params) == 1 and inner == Name(s.params[0][1]):
         return []

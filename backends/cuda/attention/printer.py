@@ -10,14 +10,22 @@ from portakern.emit.clike.terms import size_term
 
 from ..hopper.plan import WARPGROUP
 from .plan import WalkPlan
+from .tensor_plan import TensorWalkPlan
 
 REGISTERS = {8: (24, 240)}
 """Warps of the consumers -> registers a thread of the producer keeps, and of a consumer: together what the block got."""
 
+TENSOR_REGISTERS = {8: (56, 224)}
+"""The same where an issuer, which computes what products read, is beside the producer."""
+
 
 def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
     """Lines of the kernel; ``printer`` prints the statements inside."""
-    body = [*printer.usings(k), *_words(printer, k), *_shared(printer, k), "", *_producer(printer, k), *_consumers(printer, k)]
+    if isinstance(k, TensorWalkPlan):
+        return _tensor_walk(printer, k)
+    ready = ["pk::ready();  // all barriers", ""]
+    body = [*printer.usings(k), *_words(printer, k), *_shared(printer, k, k.warps), *ready, *_producer(printer, k),
+            *_consumers(printer, k)]  # fmt: skip
     return [*printer.opening(k), *indented(body), "}"]
 
 
@@ -27,15 +35,16 @@ def _words(printer: Printer, k: WalkPlan) -> list[str]:
     return [f"const {kind} blocks({size_term(k.rows)}, {size_term(k.heads)});  // {order}"]
 
 
-def _shared(printer: Printer, k: WalkPlan) -> list[str]:
+def _shared(printer: Printer, k: WalkPlan, readers: int) -> list[str]:
+    """The rings, whose slots so many ``readers`` give back."""
     lines, offset, barriers = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"], 0, k.barriers_at
     for r in k.rings:
         place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
-        kind = f"pk::Ring<{printer.shared_type(r.shared)}, {r.slots}, {k.warps}>"
+        kind = f"pk::Ring<{printer.shared_type(r.shared)}, {r.slots}, {readers}>"
         lines.append(f"{kind} {r.name}({place}, dynamic_shared + {barriers});")
         offset += r.bytes
         barriers += r.barrier_bytes
-    return [*lines, "pk::ready();  // all barriers"]
+    return lines
 
 
 def _for_blocks(body: Sequence[str]) -> list[str]:
@@ -85,3 +94,56 @@ def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
     kind = printer.named("Outbox", f"{printer.dialect.type(s.dtype)}, {printer.place(s.place)}, {s.panels}")
     return ([f"{kind} outbox(dynamic_shared + {k.outbox_at});  // for the copy engine to write to memory"],
             ["outbox.finish();  // it has read everything"])  # fmt: skip
+
+
+# ---- with tensor memory ---------------------------------------------------------------------------------------------------
+
+
+def _tensor_walk(printer: Printer, k: TensorWalkPlan) -> list[str]:
+    turned = ", ".join(str(x).lower() for x in (k.key_transposed, k.value_transposed))
+    kind = printer.named("TensorWalk", f"{k.score_layout}, {k.sum_layout}, {k.slots}, {turned}")
+    body = [
+        *printer.usings(k), *_words(printer, k), *_shared(printer, k, 1),
+        f"{kind} walk(dynamic_shared + {k.walk_at});  // its barriers; and tensor memory",
+        "",
+        *_tensor_producer(printer, k), *_tensor_consumers(printer, k),
+        "walk.close();  // everything has been taken",
+    ]  # fmt: skip
+    return [*printer.opening(k), *indented(body), "}"]
+
+
+def _tensor_producer(printer: Printer, k: TensorWalkPlan) -> list[str]:
+    """And the issuer."""
+    rings = ", ".join(r.name for r in k.rings)
+    drain = f"walk.drain({rings});  // no commit is on its way to a block that has ended"
+    fetch = [*_for_blocks(printer.statements(k.producer)), drain]
+    who, alone = ("one warp", fetch) if k.by_pages else ("one thread", ["if (pk::elected()) {", *indented(fetch), "}"])
+    issue = [*_for_blocks(printer.statements(k.issuer)), "walk.finish();"]
+    issue = ["if (pk::elected()) {", *indented(issue), "}"]
+    registers = [f"pk::give_registers<{TENSOR_REGISTERS[k.warps][0]}>();"] if k.warps in TENSOR_REGISTERS else []
+    return [
+        f"if (pk::warp() >= {k.warps}) {{",
+        *indented([
+            *registers,
+            f"if (pk::warp() == {k.warps}) {{",
+            f"    // The producer: {who} fetches what the walk needs as soon as there is room, on into the next block of rows.",
+            *indented(alone),
+            f"}} else if (pk::warp() == {k.warps + 1}) {{",
+            "    // The issuer: one thread starts products as soon as what they read is there.",
+            *indented(issue),
+            "}",
+        ]),
+    ]  # fmt: skip
+
+
+def _tensor_consumers(printer: Printer, k: TensorWalkPlan) -> list[str]:
+    registers = [f"pk::take_registers<{TENSOR_REGISTERS[k.warps][1]}>();"] if k.warps in TENSOR_REGISTERS else []
+    box, done = _outbox(printer, k)
+    what = "two warpgroups, each with half of the rows" if k.groups == 2 else "one warpgroup"
+    return [
+        "} else {",
+        f"    // The consumers: {what}. While they compute weights, the matrix unit",
+        "    // multiplies what is weighed and makes other scores.",
+        *indented([*registers, *box, *_for_blocks(printer.statements(k.consumers)), *done]),
+        "}",
+    ]

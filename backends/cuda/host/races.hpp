@@ -42,6 +42,9 @@ private:
     std::shared_ptr<const Clocks> clocks;
 };
 
+/// What the thread does next is not part of what it hands on now.
+void go_on(Order& order);
+
 /// Threads that have met at a barrier have all heard of each other.
 void meet(const std::vector<Order*>& orders);
 

@@ -16,22 +16,30 @@ namespace {
 
 constexpr int kColumns = 512, kTensorLanes = 128, kGroup = 16, kGroups = kTensorLanes / kGroup;
 
-/// A warp's load, for which its first lane speaks.
-struct Load {
+/// A warp's load or store, for which its first lane speaks.
+struct Move {
     enum { kUnderWay, kWaited, kFenced } state;
+    bool stores;
     int thread;
     Clock fenced;  // when the lane put its fence behind it
     int rank, lane, column;
-    void *d0[kLanes], *d8[kLanes];
+    void *d0[kLanes], *d8[kLanes];                       // of a load
+    std::vector<std::pair<uint32_t*, uint32_t>> values;  // of a store: to where, and what
 };
 
-/// What was last done with 16 lanes of a column: by product number `product` of a thread, and by loads after it.
-struct Place {
+/// Product number `number` of a thread, started at `at`; thread -1: none.
+struct Done {
     int thread = -1;
-    long product = 0;
+    long number = 0;
     Clock at = 0;
+};
+
+/// What was last done with 16 lanes of a column: a product that summed there, one that read its left operand there, and loads and
+/// stores after them.
+struct Place {
+    Done summed, read;
     uint32_t instruction = 0;
-    std::vector<int> loads;
+    std::vector<int> moves;
 };
 
 struct Memory {
@@ -45,6 +53,8 @@ struct Product {
     int rank;
     uint32_t column;
     Operand a, b;
+    bool left_here;  // the left operand is in tensor memory, from column `left` on
+    uint32_t left;
     bool keep;
     Clock started;
 };
@@ -57,7 +67,8 @@ struct Issued {
 };
 
 std::vector<Memory> memories(kMostBlocks);
-std::vector<Load> loads;
+std::vector<Move> moves;
+std::map<int, std::vector<int>> open;  // of each lane that speaks: its moves behind which it has put no fence
 std::map<int, Issued> issued;
 bool used;
 
@@ -75,8 +86,11 @@ template <class T, class Read> void multiply(const Product& p, Read read) {
     const What& what = p.what;
     const int depth = what.depth();
     std::vector<T> left(what.rows * depth), right(what.cols * depth);
+    const auto in_memory = [&](int i, int k) {  // two of 16 bits in each place
+        return reinterpret_cast<const unsigned char*>(&memories[p.rank].bits[what.lane(i)][p.left + k / 2]) + k % 2 * 2;
+    };
     for (int k = 0; k < depth; ++k) {
-        for (int i = 0; i < what.rows; ++i) left[i * depth + k] = read(p.a.at(i, k), what.type_a);
+        for (int i = 0; i < what.rows; ++i) left[i * depth + k] = read(p.left_here ? in_memory(i, k) : p.a.at(i, k), what.type_a);
         for (int j = 0; j < what.cols; ++j) right[j * depth + k] = read(p.b.at(j, k), what.type_b);
     }
     for (int i = 0; i < what.rows; ++i)
@@ -99,7 +113,7 @@ void happen(const Product& p, Issued& of) {
 
 /// f(16 bytes) for all that `p` reads.
 template <class F> void operands(const Product& p, F f) {
-    p.a.lines(p.what.rows, f);
+    if (!p.left_here) p.a.lines(p.what.rows, f);
     p.b.lines(p.what.cols, f);
 }
 
@@ -113,28 +127,47 @@ bool taken(int rank, uint32_t column, int count) {
 
 constexpr const char* kUnfenced = "tensor memory is touched after a barrier, with no tcgen05.fence::after_thread_sync between";
 
-/// `by` would touch what a product changes.
-void after_product(const Fiber& by, const Place& place) {
-    if (place.thread < 0 || place.thread == by.order.thread) return;
-    const bool over = issued[place.thread].happened >= place.product;
-    if (over && has_fenced(by, place.thread, place.at)) return;
-    const bool heard = over && (*by.order.heard)[place.thread] >= place.at;
+/// `by` would touch what `done` does; `own` says what is wrong where that is a product of its own that may not be over.
+void after_product(const Fiber& by, const Done& done, const char* own = nullptr) {
+    if (done.thread < 0) return;
+    const bool over = issued[done.thread].happened >= done.number;
+    if (done.thread == by.order.thread) {
+        if (own && !over) wrong(own);
+        return;
+    }
+    if (over && has_fenced(by, done.thread, done.at)) return;
+    const bool heard = over && (*by.order.heard)[done.thread] >= done.at;
     wrong(heard ? kUnfenced : "tensor memory is touched before the barrier was waited for that a commit tells of its products");
 }
 
-/// `by` would change what was loaded.
-void after_loads(const Fiber& by, Place& place) {
-    for (const int n : place.loads) {
-        const Load& load = loads[n];
-        if (load.state == Load::kUnderWay)
-            return wrong("tensor memory is changed while a load is under way that nobody has waited for (tcgen05.wait::ld)");
-        if (load.state == Load::kWaited)
-            return wrong("tensor memory is changed that was loaded with no tcgen05.fence::before_thread_sync behind it");
-        if (has_fenced(by, load.thread, load.fenced)) continue;
-        const bool heard = (*by.order.heard)[load.thread] >= load.fenced;
-        return wrong(heard ? kUnfenced : "tensor memory is changed before those who load it have told that they have");
+/// `by` would touch what was loaded (which only a change minds) or stored.
+void after_moves(const Fiber& by, Place& place, bool changes) {
+    for (const int n : place.moves) {
+        const Move& move = moves[n];
+        if (!move.stores && !changes) continue;
+        if (move.state == Move::kUnderWay)
+            return wrong(move.stores
+                             ? "tensor memory is touched while a store is under way that nobody has waited for (tcgen05.wait::st)"
+                             : "tensor memory is changed while a load is under way that nobody has waited for (tcgen05.wait::ld)");
+        if (move.thread == by.order.thread) continue;
+        if (move.state == Move::kWaited)
+            return wrong(move.stores
+                             ? "tensor memory is touched that was stored with no tcgen05.fence::before_thread_sync behind it"
+                             : "tensor memory is changed that was loaded with no tcgen05.fence::before_thread_sync behind it");
+        if (has_fenced(by, move.thread, move.fenced)) continue;
+        const bool heard = (*by.order.heard)[move.thread] >= move.fenced;
+        return wrong(heard         ? kUnfenced
+                     : move.stores ? "tensor memory is touched before those who store to it have told that they have"
+                                   : "tensor memory is changed before those who load it have told that they have");
     }
-    place.loads.clear();
+    if (changes) place.moves.clear();
+}
+
+/// `by` would change the place.
+void before_change(const Fiber& by, Place& place) {
+    after_product(by, place.summed);
+    after_product(by, place.read, "tensor memory is changed that a product of tcgen05 may not have read yet, which nothing orders");
+    after_moves(by, place, true);
 }
 
 TensorLane& lane(void* const* lanes, int n) { return *static_cast<TensorLane*>(lanes[n]); }
@@ -150,7 +183,8 @@ void begin_tensor_memory() {
         m = {};
         std::memset(m.bits, 0xff, sizeof m.bits);  // NaN
     }
-    loads.clear();
+    moves.clear();
+    open.clear();
     issued.clear();
     used = false;
 }
@@ -161,8 +195,10 @@ const char* left_in_tensor_memory() {
         if (of.happened < of.started) return "products of tcgen05 are under way when their block ends";
     }
     if (arrivals_to_come) return "commits of tcgen05 are on their way to barriers when their block ends";
-    for (const Load& load : loads)
-        if (load.state == Load::kUnderWay) return "a load from tensor memory is never waited for (tcgen05.wait::ld)";
+    for (const Move& move : moves)
+        if (move.state == Move::kUnderWay)
+            return move.stores ? "a store to tensor memory is never waited for (tcgen05.wait::st)"
+                               : "a load from tensor memory is never waited for (tcgen05.wait::ld)";
     for (const Memory& m : memories)
         for (const bool column : m.taken)
             if (column) return "tensor memory is not given back (tcgen05.dealloc) when its block ends";
@@ -197,93 +233,192 @@ void tensor_dealloc(void* const* lanes, int columns) {
     if (!taken(f.rank, first, columns)) return wrong("tensor memory is given back that was not taken");
     for (int c = 0; c < columns; ++c) {
         for (Place& place : m.places[first + c]) {
-            after_product(f, place);
-            after_loads(f, place);
+            before_change(f, place);
             if (fault) return;
         }
         m.taken[first + c] = false;
     }
 }
 
-void tensor_load(void* const* lanes) {
-    constexpr int columns = 32;
+namespace {
+
+/// A warp's move of `columns` of 16 lanes, whose places `check` looks at, or one in which nothing is right.
+template <class Check> Move begun(void* const* lanes, int columns, bool stores, Check check) {
     const TensorLane& first = lane(lanes, 0);
     const int at = static_cast<int>(first.address >> 16), warp = static_cast<int>(first.fiber->index.x) / kLanes;
     const uint32_t column = first.address & 0xffff;
-    if (at % kGroup || at / 32 != warp % 4) return wrong("a warp loads from lanes of tensor memory that it does not reach");
-    if (!taken(first.fiber->rank, column, columns)) return wrong("columns of tensor memory are loaded that were not taken");
-    Load load{Load::kUnderWay, first.fiber->order.thread, 0, first.fiber->rank, at, static_cast<int>(column), {}, {}};
+    Move move{Move::kUnderWay, stores, first.fiber->order.thread, 0, first.fiber->rank, at, static_cast<int>(column), {}, {}, {}};
+    if (at % kGroup || at / 32 != warp % 4)
+        wrong(stores ? "a warp stores to lanes of tensor memory that it does not reach"
+                     : "a warp loads from lanes of tensor memory that it does not reach");
+    else if (!taken(first.fiber->rank, column, columns))
+        wrong(stores ? "columns of tensor memory are stored to that were not taken"
+                     : "columns of tensor memory are loaded that were not taken");
     for (int l = 0; l < kLanes; ++l) {
-        if (lane(lanes, l).address != first.address)
-            return wrong("the lanes of a warp load from different addresses of tensor memory");
-        load.d0[l] = lane(lanes, l).d0, load.d8[l] = lane(lanes, l).d8;
-        std::memset(load.d0[l], 0xff, 32);
-        std::memset(load.d8[l], 0xff, 32);
+        if (lane(lanes, l).address != first.address) wrong("the lanes of a warp move at different addresses of tensor memory");
+        move.d0[l] = lane(lanes, l).d0, move.d8[l] = lane(lanes, l).d8;
     }
-    for (int c = 0; c < columns; ++c) {
-        Place& place = memories[load.rank].places[column + c][at / kGroup];
-        for (int l = 0; l < kLanes && !fault; ++l) after_product(*lane(lanes, l).fiber, place);
-        place.loads.push_back(static_cast<int>(loads.size()));
+    for (int c = 0; c < columns && !fault; ++c) {
+        Place& place = memories[move.rank].places[column + c][at / kGroup];
+        for (int l = 0; l < kLanes && !fault; ++l) check(*lane(lanes, l).fiber, place, l == 0);
+        place.moves.push_back(static_cast<int>(moves.size()));
     }
-    loads.push_back(load);
+    return move;
 }
 
+void begin(Move move) {
+    open[move.thread].push_back(static_cast<int>(moves.size()));
+    moves.push_back(std::move(move));
+}
+
+/// f(move) for the stores, or the loads, of the warp that are under way.
+template <class F> void wait(void* const* lanes, bool stores, F f) {
+    for (const int n : open[lane(lanes, 0).fiber->order.thread]) {
+        Move& move = moves[n];
+        if (move.stores != stores || move.state != Move::kUnderWay) continue;
+        move.state = Move::kWaited;
+        f(move);
+    }
+}
+
+/// Stores `words` registers of each lane (d0) and as many 8 rows below (d8), those of four lanes `together` side by side at a time.
+void store(void* const* lanes, int words, int together) {
+    Move move = begun(lanes, words * 4, true, [](const Fiber& by, Place& place, bool speaks) {
+        if (speaks) before_change(by, place);
+        else after_product(by, place.summed), after_product(by, place.read);
+    });
+    if (fault) return;
+    auto& bits = memories[move.rank].bits;
+    for (int l = 0; l < kLanes; ++l)
+        for (int n = 0; n < words; ++n) {
+            const int row = move.lane + l / 4, col = move.column + (n / together * 4 + l % 4) * together + n % together;
+            uint32_t above, below;
+            std::memcpy(&above, static_cast<const char*>(move.d0[l]) + 4 * n, 4);
+            std::memcpy(&below, static_cast<const char*>(move.d8[l]) + 4 * n, 4);
+            move.values.emplace_back(&bits[row][col], above);
+            move.values.emplace_back(&bits[row + 8][col], below);
+        }
+    for (const auto& [to, value] : move.values) *to = early ? value : 0xffffffff;  // NaN until it is waited for
+    begin(std::move(move));
+}
+
+}  // namespace
+
+void tensor_load(void* const* lanes) {
+    const Move move = begun(lanes, 32, false, [](const Fiber& by, Place& place, bool speaks) {
+        after_product(by, place.summed);
+        if (speaks) after_moves(by, place, false);
+    });
+    if (fault) return;
+    for (int l = 0; l < kLanes; ++l) {
+        std::memset(move.d0[l], 0xff, 32);
+        std::memset(move.d8[l], 0xff, 32);
+    }
+    begin(move);
+}
+
+void tensor_store(void* const* lanes) { store(lanes, 8, 2); }
+void tensor_store_words(void* const* lanes) { store(lanes, 8, 1); }
+
 void tensor_wait_load(void* const* lanes) {
-    for (Load& load : loads) {
-        if (load.thread != lane(lanes, 0).fiber->order.thread || load.state != Load::kUnderWay) continue;
-        load.state = Load::kWaited;
-        const auto& bits = memories[load.rank].bits;
+    wait(lanes, false, [](const Move& move) {
+        const auto& bits = memories[move.rank].bits;
         for (int l = 0; l < kLanes; ++l)
             for (int n = 0; n < 8; ++n) {
-                const int row = load.lane + l / 4, col = load.column + n / 2 * 8 + l % 4 * 2 + n % 2;
-                std::memcpy(static_cast<char*>(load.d0[l]) + 4 * n, &bits[row][col], 4);
-                std::memcpy(static_cast<char*>(load.d8[l]) + 4 * n, &bits[row + 8][col], 4);
+                const int row = move.lane + l / 4, col = move.column + n / 2 * 8 + l % 4 * 2 + n % 2;
+                std::memcpy(static_cast<char*>(move.d0[l]) + 4 * n, &bits[row][col], 4);
+                std::memcpy(static_cast<char*>(move.d8[l]) + 4 * n, &bits[row + 8][col], 4);
             }
-    }
+    });
+}
+
+void tensor_wait_store(void* const* lanes) {
+    wait(lanes, true, [](Move& move) {
+        for (const auto& [to, value] : move.values) *to = value;
+        std::vector<std::pair<uint32_t*, uint32_t>>().swap(move.values);
+    });
 }
 
 // ---- threads ----------------------------------------------------------------------------------------------------------
 
 void tensor_fence_before() {
-    for (Load& load : loads)
-        if (load.thread == current->order.thread && load.state == Load::kWaited)
-            load.state = Load::kFenced, load.fenced = current->order.now;
+    const auto mine = open.find(current->order.thread);
+    if (mine == open.end()) return;
+    const auto fence = [](int n) {
+        Move& move = moves[n];
+        if (move.state != Move::kWaited) return false;
+        move.state = Move::kFenced, move.fenced = current->order.now;
+        return true;
+    };
+    auto& all = mine->second;
+    all.erase(std::remove_if(all.begin(), all.end(), fence), all.end());
 }
 
 void tensor_fence_after() { current->fenced = current->order.heard; }
 
-void tensor_product(Kind kind, uint32_t d, uint64_t a, uint64_t b, uint32_t instruction, bool keep) {
-    const What what(kind, instruction);
-    const int rank = current->rank, thread = current->order.thread;
-    for (const char* why : {what.odd(instruction), Operand::odd(a), Operand::odd(b)})
-        if (why) return wrong(why);
-    if (d >> 16) return wrong("the sum of a product of tcgen05 does not begin in lane 0 of tensor memory");
-    if (!taken(rank, d, what.cols)) return wrong("a product of tcgen05 sums in columns of tensor memory that were not taken");
+namespace {
+
+void start(const Product& p, uint32_t instruction) {
+    const int rank = p.rank, thread = current->order.thread;
+    const uint32_t d = p.column;
+    if (!taken(rank, d, p.what.cols)) return wrong("a product of tcgen05 sums in columns of tensor memory that were not taken");
     Issued& of = issued[thread];
-    for (int c = 0; c < what.cols; ++c)
-        for (int g = 0; g < kGroups; g += what.rows == 64 ? 2 : 1) {
+    const Done done{thread, of.started + 1, current->order.now};
+    const int step = p.what.rows == 64 ? 2 : 1, words = p.left_here ? p.what.depth() / 2 : 0;
+    for (int c = 0; c < p.what.cols; ++c)
+        for (int g = 0; g < kGroups; g += step) {
             Place& place = memories[rank].places[d + c][g];
-            after_product(*current, place);
-            after_loads(*current, place);
-            if (place.thread == thread && place.instruction != instruction && of.happened < place.product)
+            before_change(*current, place);
+            if (place.summed.thread == thread && place.instruction != instruction && of.happened < place.summed.number)
                 wrong("a product of tcgen05 follows one of another size or type in the same place, which nothing orders");
             if (fault) return;
-            place.thread = thread, place.product = of.started + 1;
-            place.at = current->order.now, place.instruction = instruction;
+            place.summed = done, place.instruction = instruction;
         }
-    unsigned char* shared = shared_memory[rank];
-    const Operand left(shared, kind, a, !what.turned_a), right(shared, kind, b, !what.turned_b);
-    const Product p{what, rank, d, left, right, keep, current->order.now};
+    for (int c = 0; c < words; ++c)
+        for (int g = 0; g < kGroups; g += step) {
+            Place& place = memories[rank].places[p.left + c][g];
+            after_product(*current, place.summed, "a product of tcgen05 reads what another one sums, which nothing orders");
+            after_moves(*current, place, false);
+            if (fault) return;
+            place.read = done;
+        }
     operands(p, [](const unsigned char* at) { starts_to_read(at, 16); });
     ++of.started;
     if (early) happen(p, of);
     of.waiting.push_back(p);
 }
 
+}  // namespace
+
+void tensor_product(Kind kind, uint32_t d, uint64_t a, uint64_t b, uint32_t instruction, bool keep) {
+    const What what(kind, instruction);
+    for (const char* why : {what.odd(instruction), Operand::odd(a), Operand::odd(b)})
+        if (why) return wrong(why);
+    if (d >> 16) return wrong("the sum of a product of tcgen05 does not begin in lane 0 of tensor memory");
+    unsigned char* shared = shared_memory[current->rank];
+    const Operand left(shared, kind, a, !what.turned_a), right(shared, kind, b, !what.turned_b);
+    start({what, current->rank, d, left, right, false, 0, keep, current->order.now}, instruction);
+}
+
+void tensor_product_of_weights(uint32_t d, uint32_t a, uint64_t b, uint32_t instruction, bool keep) {
+    const What what(Kind::kF16, instruction);
+    for (const char* why : {what.odd(instruction), Operand::odd(b)})
+        if (why) return wrong(why);
+    if (d >> 16 || a >> 16) return wrong("a product of tcgen05 does not begin in lane 0 of tensor memory");
+    if (what.turned_a || what.rows != 128)
+        return wrong("a left operand in tensor memory has 128 rows, along which k runs, as far as it is interpreted");
+    if (!taken(current->rank, a, what.depth() / 2))
+        return wrong("a product of tcgen05 reads columns of tensor memory that were not taken");
+    unsigned char* shared = shared_memory[current->rank];
+    const Operand right(shared, Kind::kF16, b, !what.turned_b);
+    start({what, current->rank, d, right, right, true, a, keep, current->order.now}, instruction);
+}
+
 Committed tensor_commit() {
     Issued& of = issued[current->order.thread];
     of.committed = of.started;
     tensor_fence_before();
+    go_on(current->order);  // products after this one are not told of
     return {current->order.thread, of.started};
 }
 

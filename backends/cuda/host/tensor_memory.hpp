@@ -3,7 +3,8 @@
 // Products read operands and change sums some time between their start and the arrival of their commit: at the latest moment,
 // or, in a backwards run, at once. What one thread does in tensor memory is known to another only if both have put their fence
 // around the barrier between them (tcgen05.fence::before_thread_sync, ::after_thread_sync; a commit has the first one in it),
-// and a load only once it was waited for. All other orders are faults, whether they go wrong or not.
+// and a load or a store only once it was waited for. Products of one thread follow each other where they are of one size and sum
+// in one place; one that changes what another reads must wait for it. All other orders are faults, whether they go wrong or not.
 #pragma once
 #include <cstdint>
 
@@ -37,6 +38,11 @@ void tensor_dealloc(void* const* lanes, int columns);
 void tensor_load(void* const* lanes);
 void tensor_wait_load(void* const* lanes);
 
+/// The same the other way around, there once the warp waits: each lane has pairs of neighbours (32 bits each), or single words.
+void tensor_store(void* const* lanes);
+void tensor_store_words(void* const* lanes);
+void tensor_wait_store(void* const* lanes);
+
 // ---- by single threads
 
 void tensor_fence_before();
@@ -45,6 +51,8 @@ void tensor_fence_after();
 /// Of 16-bit floats, 8-bit floats, 8-bit integers.
 enum class Kind { kF16, kF8, kI8 };
 void tensor_product(Kind kind, uint32_t d, uint64_t a, uint64_t b, uint32_t instruction, bool keep);
+/// Of 16-bit floats, the left ones of which are in tensor memory, two in each place along k.
+void tensor_product_of_weights(uint32_t d, uint32_t a, uint64_t b, uint32_t instruction, bool keep);
 
 /// What a thread has started.
 struct Committed {

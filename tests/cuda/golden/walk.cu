@@ -4,6 +4,7 @@
 #include "pk/outbox.cuh"
 #include "pk/reduce.cuh"
 #include "pk/relayout.cuh"
+#include "pk/rings.cuh"
 #include "pk/shared.cuh"
 #include "pk/tile.cuh"
 #include "pk/walk.cuh"

@@ -8,6 +8,17 @@ namespace pk::ptx {
 inline int opaque(int x) { return x; }
 inline int minus(int a, int x) { return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(x)); }
 
+inline bool any(bool holds) {
+    host::collective(
+        [](void* const* lanes) {
+            bool some = false;
+            for (int lane = 0; lane < host::kLanes; ++lane) some |= *static_cast<bool*>(lanes[lane]);
+            for (int lane = 0; lane < host::kLanes; ++lane) *static_cast<bool*>(lanes[lane]) = some;
+        },
+        &holds);
+    return holds;
+}
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 inline float from_f16(unsigned short bits) {
@@ -33,6 +44,8 @@ inline unsigned short to_bf16(float x) {
 inline uint32_t to_bf16_pair(float low, float high) {
     return static_cast<uint32_t>(to_bf16(high)) << 16 | to_bf16(low);
 }
+
+inline uint32_t to_f16_pair(float low, float high) { return static_cast<uint32_t>(to_f16(high)) << 16 | to_f16(low); }
 
 // 8-bit floats (OCP 8-bit Floating Point Specification 1.0): `Mantissa` bits behind an exponent, biased so that half of the exponents are below 1.
 template <int Mantissa> float from_8(unsigned char bits) {

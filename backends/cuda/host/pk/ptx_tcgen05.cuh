@@ -49,6 +49,19 @@ inline void tcgen05_wait_load() {
 }
 template <class T> void settled(T&) {}
 
+inline void tcgen05_store(const float* d0, const float* d8, uint32_t address) {
+    host::TensorLane lane{host::current, address, const_cast<float*>(d0), const_cast<float*>(d8)};
+    host::collective(host::tensor_store, &lane);
+}
+inline void tcgen05_store(const uint32_t* w0, const uint32_t* w8, uint32_t address) {
+    host::TensorLane lane{host::current, address, const_cast<uint32_t*>(w0), const_cast<uint32_t*>(w8)};
+    host::collective(host::tensor_store_words, &lane);
+}
+inline void tcgen05_wait_store() {
+    host::TensorLane lane{host::current, 0, nullptr, nullptr};
+    host::collective(host::tensor_wait_store, &lane);
+}
+
 inline void tcgen05_fence_before() { host::tensor_fence_before(); }
 inline void tcgen05_fence_after() { host::tensor_fence_after(); }
 
@@ -56,6 +69,12 @@ template <class E> void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b, uint32_t
     using host::Kind;
     const Kind kind = half_width<E> ? Kind::kF16 : same<E, f8e4m3> || same<E, f8e5m2> ? Kind::kF8 : Kind::kI8;
     host::tensor_product(kind, d, a, b, instruction, keep);
+    checked();
+}
+
+template <class E> void tcgen05_mma_of_weights(uint32_t d, uint32_t a, uint64_t b, uint32_t instruction, bool keep) {
+    static_assert(half_width<E>, "weights have 16 bits");
+    host::tensor_product_of_weights(d, a, b, instruction, keep);
     checked();
 }
 

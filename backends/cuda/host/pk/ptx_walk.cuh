@@ -21,21 +21,6 @@ inline void numbered_wait(int number, int threads) {
 template <class X> void settle(X&) {}
 inline void computed_here(float) {}
 
-inline bool any(bool holds) {
-    host::collective(
-        [](void* const* lanes) {
-            bool some = false;
-            for (int lane = 0; lane < host::kLanes; ++lane) some |= *static_cast<bool*>(lanes[lane]);
-            for (int lane = 0; lane < host::kLanes; ++lane) *static_cast<bool*>(lanes[lane]) = some;
-        },
-        &holds);
-    return holds;
-}
-
-template <class E> uint32_t to_pair(float low, float high) {
-    return static_cast<uint32_t>(E(high).bits) << 16 | E(low).bits;
-}
-
 /// Where the lanes of a quad, which hold the same rows of A, have their words.
 struct Quad {
     const uint32_t* mine[4];

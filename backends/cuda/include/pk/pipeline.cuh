@@ -45,8 +45,4 @@ template <class C, int Count, int Warps> struct Pipeline : Slots<C, Count, Warps
     }
 };
 
-/// The producer's warps hand registers to the consumers'. All four warps of a warpgroup call these.
-template <int N> PK_DEVICE void give_registers() { ptx::give_registers<N>(); }
-template <int N> PK_DEVICE void take_registers() { ptx::take_registers<N>(); }
-
 }  // namespace pk

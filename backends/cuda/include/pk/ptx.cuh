@@ -19,6 +19,9 @@ PK_DEVICE int minus(int a, int x) {
     return a + negative;
 }
 
+/// Whether it holds for any lane of the warp.
+PK_DEVICE bool any(bool holds) { return __any_sync(0xffffffffu, holds); }
+
 // ---- conversions ---------------------------------------------------------------------------------------------------
 
 PK_DEVICE float from_bf16(unsigned short bits) {  // one permutation of bytes, from either half of a register
@@ -48,6 +51,12 @@ PK_DEVICE unsigned short to_bf16(float x) {
 PK_DEVICE uint32_t to_bf16_pair(float low, float high) {
     uint32_t bits;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+PK_DEVICE uint32_t to_f16_pair(float low, float high) {
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 

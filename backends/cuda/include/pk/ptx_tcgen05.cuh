@@ -46,6 +46,28 @@ PK_DEVICE void tcgen05_wait_load() { asm volatile("tcgen05.wait::ld.sync.aligned
 PK_DEVICE void settled(float& x) { asm volatile("" : "+f"(x)); }
 PK_DEVICE void settled(int32_t& x) { asm volatile("" : "+r"(x)); }
 
+/// The way back of what tcgen05_load loads.
+#define PK_D(n) "f"(d0[2 * (n)]), "f"(d0[2 * (n) + 1]), "f"(d8[2 * (n)]), "f"(d8[2 * (n) + 1])
+PK_DEVICE void tcgen05_store(const float* d0, const float* d8, uint32_t address) {
+    asm volatile("tcgen05.st.sync.aligned.16x256b.x4.b32 [%16], {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+                 "%14, %15};" ::PK_D(0), PK_D(1), PK_D(2), PK_D(3), "r"(address)
+                 : "memory");
+}
+#undef PK_D
+
+/// Words to 16 lanes of 32 columns from `address` on: lane l of the warp has those of row l / 4 (w0) and 8 below (w8), one of each
+/// four from l % 4 on. Two 16-bit neighbours in a word, they are fragments of a left operand.
+#define PK_W(n) "r"(w0[n]), "r"(w8[n])
+PK_DEVICE void tcgen05_store(const uint32_t* w0, const uint32_t* w8, uint32_t address) {
+    asm volatile("tcgen05.st.sync.aligned.16x128b.x8.b32 [%16], {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+                 "%14, %15};" ::PK_W(0), PK_W(1), PK_W(2), PK_W(3), PK_W(4), PK_W(5), PK_W(6), PK_W(7), "r"(address)
+                 : "memory");
+}
+#undef PK_W
+
+/// What was stored is there: for later loads of the warp, and, told across a barrier, for products.
+PK_DEVICE void tcgen05_wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
 // ---- products ------------------------------------------------------------------------------------------------------
 
 /// D = A B, or D += A B with `keep`, of 32 bytes along k: `a` and `b` describe operands in shared memory, `instruction` what is
@@ -60,6 +82,14 @@ template <class E> PK_DEVICE void tcgen05_mma(uint32_t d, uint64_t a, uint64_t b
     else PK_MMA("i8");
 }
 #undef PK_MMA
+
+/// The same of 16-bit elements with A in tensor memory, in the lanes of its rows, two neighbours along k in each column.
+template <class E> PK_DEVICE void tcgen05_mma_of_weights(uint32_t d, uint32_t a, uint64_t b, uint32_t instruction, bool keep) {
+    static_assert(half_width<E>, "weights have 16 bits");
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;}" ::"r"(d),
+                 "r"(a), "l"(b), "r"(instruction), "r"(static_cast<int>(keep))
+                 : "memory");
+}
 
 /// Arrives at the barrier once everything that this thread has started is complete; has `fence_before` in it.
 PK_DEVICE void tcgen05_commit(uint64_t* b) {

@@ -27,17 +27,6 @@ PK_DEVICE void computed_here(float x) {
     asm volatile("{.reg .pred p; setp.lt.f32 p, %0, 0f00000000; @p st.shared.f32 [%1], %0;}" ::"f"(x), "r"(0) : "memory");
 }
 
-/// Whether it holds for any lane of the warp.
-PK_DEVICE bool any(bool holds) { return __any_sync(0xffffffffu, holds); }
-
-/// Two neighbours in one word, each to nearest, ties to even.
-template <class E> PK_DEVICE uint32_t to_pair(float low, float high) {
-    uint32_t y;
-    if constexpr (same<E, bf16>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
 // D += A B of m64 nN k16 as in pk/ptx_wgmma.cuh, with A in registers: lane l of warp w holds rows 16 w + l / 4 (a0, a2) and 8
 // below (a1, a3), columns 2 (l % 4) and the next, 8 further in a2 and a3.
 #define PK_D(n) "+f"(d0[2 * (n)]), "+f"(d0[2 * (n) + 1]), "+f"(d8[2 * (n)]), "+f"(d8[2 * (n) + 1])

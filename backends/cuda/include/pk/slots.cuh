@@ -151,4 +151,8 @@ template <class C, int Count, int Readers> struct Slots {
 /// makes no loop over lanes of the instructions of copy and matrix engines.
 PK_DEVICE bool elected() { return ptx::elected(); }
 
+/// The producer's warps hand registers to the consumers'. All four warps of a warpgroup call these.
+template <int N> PK_DEVICE void give_registers() { ptx::give_registers<N>(); }
+template <int N> PK_DEVICE void take_registers() { ptx::take_registers<N>(); }
+
 }  // namespace pk

@@ -64,6 +64,24 @@ template <class E> PK_CONSTEXPR uint32_t instruction(int rows, int cols, bool tu
     return sum << 4 | type << 7 | type << 10 | turned | size;
 }
 
+// ---- tensor memory and registers -------------------------------------------------------------------------------------------
+
+/// What the warps of a warpgroup have of `x` in columns from `from` on, in registers: 32 lanes of a warp, the 16 of two row slots
+/// at a time.
+template <class T, class L> PK_DEVICE void take_from(Tile<T, L>& x, uint32_t from) {
+    from += warp() % 4 << 21;  // lanes 32 w and on
+#pragma unroll
+    for (int i = 0; i < L::row_slots; i += 2)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += 8) {
+            T* d0 = &x.v[i * L::col_slots + j];
+            ptx::tcgen05_load(d0, d0 + L::col_slots, from + j * 4 + (i << 19));
+        }
+    ptx::tcgen05_wait_load();
+#pragma unroll
+    for (int i = 0; i < L::slots; ++i) ptx::settled(x.v[i]);
+}
+
 // ---- the pipeline ---------------------------------------------------------------------------------------------------
 
 /// The slots of one block, each of which goes back when the products that read it are complete; and two sums in
@@ -166,18 +184,7 @@ template <class C, int Count, class L, int Parts = 1> struct TensorPipeline : Sl
         ptx::barrier_wait(complete + sum, round);
         ptx::tcgen05_fence_after();
         Tile<Sum, L> x;
-        const int first = part * L::cols + L::warp_col(thread());
-        const uint32_t from = memory + sum * cols + first + (warp() % 4 << 21);  // lanes 32 w and on
-#pragma unroll
-        for (int i = 0; i < L::row_slots; i += 2)
-#pragma unroll
-            for (int j = 0; j < L::col_slots; j += 8) {
-                Sum* d0 = &x.v[i * L::col_slots + j];
-                ptx::tcgen05_load(d0, d0 + L::col_slots, from + j * 4 + (i << 19));
-            }
-        ptx::tcgen05_wait_load();
-#pragma unroll
-        for (int i = 0; i < L::slots; ++i) ptx::settled(x.v[i]);
+        take_from(x, memory + sum * cols + part * L::cols + L::warp_col(thread()));
         if (part + 1 == Parts) {
             ptx::tcgen05_fence_before();
             __syncwarp();
