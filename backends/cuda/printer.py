@@ -255,7 +255,7 @@ class CudaPrinter(Printer):
         return [f"walk.weigh({self.word('pack', self.dialect.type(s.element), s.value)});  // the issuer goes on"]
 
     def on_TakeTotal(self, s: TakeTotal) -> list[str]:
-        return self.define(s.name, s.define, "walk.sum()")
+        return self.define(s.name, s.define, f"walk.sum({s.part if s.part != ZERO else ''})")
 
     def on_NarrowProduct(self, s: NarrowProduct) -> list[str]:
         matrices = [self.word("brought", "", *x) for x in s.matrices]

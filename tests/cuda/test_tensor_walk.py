@@ -68,7 +68,7 @@ def test_two_warpgroups_have_one_place_for_scores_and_one_alone_has_two() -> Non
     both, alone = plan_of(**LARGE), plan_of(SQ=300, SK=300, D=128)
     assert "one place for scores, and one for the sum, of each of 2 warpgroups" in both
     assert "2 places for scores, and one for the sum, of each of 1 warpgroups" in alone
-    assert both.count("start sum += weights") == alone.count("start sum += weights") == 3  # two walks, and the last sum
+    assert both.count("start sum += weights") == 3  # two walks, and the last sum
 
 
 @pytest.mark.quick
@@ -83,7 +83,7 @@ def test_a_decoded_token_has_its_keys_brought_by_the_copy_engine() -> None:
     (dict(D=33), "do not begin at multiples of 16 bytes"),
     (dict(schedule=dict(sq=64)), "4 warps do not hold 64 rows, 32 each"),
     (dict(schedule=dict(stages=1)), "not copied ahead"),
-    (dict(D=256, schedule=dict(sk=64, d=256, d2=256)), "256 features have no room in registers"),
+    (dict(D=256, schedule=dict(sk=64, d=256, d2=256, stores="threads")), "256 features have no room in registers"),
     (dict(D=128, schedule=dict(sq=256, sk=256, d=128, d2=128, warps=8)), "no room in (shared|tensor) memory"),
 ])  # fmt: skip
 def test_what_stands_in_the_way_is_said(values: dict[str, Any], obstacle: str) -> None:
@@ -94,7 +94,7 @@ def test_what_stands_in_the_way_is_said(values: dict[str, Any], obstacle: str) -
 
 @pytest.mark.quick
 def test_what_cannot_be_a_walk_is_done_by_warps() -> None:
-    others: list[dict[str, Any]] = [dict(D=33), dict(dtype="f32"), dict(D=256), dict(schedule=dict(mma="sync"))]
+    others: list[dict[str, Any]] = [dict(D=33), dict(dtype="f32"), dict(D=264), dict(schedule=dict(mma="sync"))]
     assert not any("TensorWalk" in text_of(**values) for values in others)
 
 
@@ -115,6 +115,8 @@ def test_compiles_to_its_instructions() -> None:
     dict(SQ=300, SK=300, schedule=dict(sq=256, sk=128, warps=8)),
     dict(SQ=70, SK=200, D=40, causal=False, dtype="f16"),
     dict(operator="examples/attention_bias.py:attention_bias", B=1, H=2, S=150, D=64),
+    dict(SQ=140, SK=150, D=256),  # the sum is taken in halves
+    slow(dict(SQ=140, SK=300, D=192, causal=False)),
     slow(dict(SQ=300, SK=70, D=128, B=2)),  # rows beyond the last key see them all
     slow(dict(SQ=130, SK=130, D=128, causal=False, schedule=dict(sq=256, sk=64, warps=8, stores="threads"))),
     slow(dict(SQ=1, SK=700, D=128, G=4, causal=False)),  # keys in parts

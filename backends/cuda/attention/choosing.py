@@ -9,7 +9,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from ..hopper.planning import UNITS
-from .tensor_plan import MOST_FEATURES
+from .tensor_plan import MOST_TAKEN
 
 _FEW_ROWS = 16
 """So few queries, or fewer, are a matter of reading keys and values: the copy engine brings them while most rows of a
@@ -40,6 +40,8 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
     if few and n.extent < _FEW_KEYS:
         return
     width, features = (-(-_extent(a) // 64) * 64 for a in (k, d))
+    if few and unit == "tcgen05" and features > MOST_TAKEN:
+        return  # parts of few keys may have none, and take no sum in parts
     heads = 1
     for axis in nest.role("batch"):
         heads *= _extent(axis)
@@ -58,8 +60,6 @@ def walks(nest: Nest, device: Device) -> Iterator[Schedule]:
                     tiles = tuple((a.name, sizes.get(a.name, 1)) for a in nest.axes)
                     lag = unit == "tcgen05" or (features > _QUICKLY_SCALED and not few)
                     options = (*((("lag", _LAG),) if lag else ()), *((("mma", unit),) if few else ()), ("split", 2))
-                    if unit == "tcgen05" and features > MOST_FEATURES:
-                        continue  # they would have no room in registers at last
                     yield Schedule(tiles, stages, warps, options)
 
 

@@ -114,7 +114,7 @@ class Pack(p.Statement):
 
 
 @dataclass(frozen=True)
-class WalkSteps:
+class WalkSteps(p.StatementPart):
     """A part of the walk.  ``bounds`` is computed before it begins.  ``soften`` makes weights of scores, all of which are there
     with ``settled``; ``rescale`` follows once the product of the weights before is complete; ``pack`` names the f32 tile that
     becomes the weights; ``hand_over`` closes the step.  ``most`` is how many steps it can have at most (0: many), ``empty``
@@ -185,6 +185,11 @@ class WalkPlan(CudaKernelPlan):
         walk = Take(_QUERY, Feed(self.query.name)), self._start(self._scores), self._first_step(), *rest, self._start(self._sum)
         bounds = (s for part in self.parts for s in part.bounds)
         return ordered([*self.places, *self.before, *bounds, *self._if_any(*walk), *self.after])
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether it may have no step."""
+        return self._condition is not None
 
     @property
     def _condition(self) -> PlanTerm | None:

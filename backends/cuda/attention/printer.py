@@ -100,8 +100,9 @@ def _outbox(printer: Printer, k: WalkPlan) -> tuple[list[str], list[str]]:
 
 
 def _tensor_walk(printer: Printer, k: TensorWalkPlan) -> list[str]:
+    parts = f", {k.parts_of_sum}" if k.part else ""
     turned = ", ".join(str(x).lower() for x in (k.key_transposed, k.value_transposed))
-    kind = printer.named("TensorWalk", f"{k.score_layout}, {k.sum_layout}, {k.slots}, {turned}")
+    kind = printer.named("TensorWalk", f"{k.score_layout}, {k.sum_layout}, {k.slots}, {turned}{parts}")
     body = [
         *printer.usings(k), *_words(printer, k), *_shared(printer, k, 1),
         f"{kind} walk(dynamic_shared + {k.walk_at});  // its barriers; and tensor memory",

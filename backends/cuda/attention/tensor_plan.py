@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from portakern.emit.clike import plan as p
-from portakern.emit.clike.terms import Name, PlanTerm
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, whole
 
 from ..hopper.plan import WARPGROUP
 from .plan import WalkPlan, WalkSteps
@@ -14,8 +14,8 @@ from .plan import WalkPlan, WalkSteps
 COLUMNS = 512
 """Of tensor memory, of 32 bits (PTX ISA, "Tensor Memory")."""
 
-MOST_FEATURES = 128
-"""Registers of a thread that hold a row's sums at last."""
+MOST_TAKEN = 128
+"""Columns of a sum that a thread takes at a time, a register each."""
 
 
 @dataclass(frozen=True)
@@ -88,25 +88,29 @@ class Weigh(p.Statement):
 
 @dataclass(frozen=True)
 class TakeTotal(p.Statement):
-    """Consumers wait for the sum of all steps, and have it as ``name``."""
+    """Consumers wait for the sum of all steps, and have it, or the ``part`` of it of that number, as ``name``."""
 
     NAMES = ("name",)
     MADE = ("name",)
 
     name: str
     define: bool = True
+    part: PlanTerm = ZERO
 
     def __str__(self) -> str:
-        return f"{self.name} = the sum"
+        return f"{self.name} = the sum" if self.part == ZERO else f"{self.name} = the sum, its columns number {self.part}"
 
 
 @dataclass(frozen=True)
 class TensorWalkPlan(WalkPlan):
     """``before`` makes no sum, which begins in tensor memory, unless the walk may have no step.  Each warpgroup has ``slots``
-    places for scores."""
+    places for scores.  A sum is taken in ``parts_of_sum``, one after the other, the number of which is ``part``; what follows
+    does so for each."""
 
     sum_layout: str = ""
     slots: int = 1
+    parts_of_sum: int = 1
+    part: str = ""
 
     def scopes(self) -> tuple[p.Scope, ...]:
         return p.Scope(self.producer), p.Scope(self.issuer), p.Scope(self.consumers)
@@ -125,9 +129,22 @@ class TensorWalkPlan(WalkPlan):
     def consumers(self) -> tuple[p.Statement, ...]:
         """What consumers do for each block of rows."""
         rest = [self._other_steps(n) for n, part in enumerate(self.parts) if part.most != 1]
+        before = (*self.places, *self.before, *self._bounds)
+        if self.part:
+            return *before, self._first_step(), *rest, *self._by_parts()
         total = TakeTotal(self.acc, define=self._condition is None)
-        walk = self._if_any(self._first_step(), *rest, total)
-        return *self.places, *self.before, *self._bounds, *walk, *self.after
+        return *before, *self._if_any(self._first_step(), *rest, total), *self.after
+
+    def _by_parts(self) -> tuple[p.Statement, ...]:
+        """What follows the walk: what does not depend on the sum, then the rest for each part of it."""
+        late, of_sum = list[p.Statement](), {self.acc}
+        for s in self.after:
+            if of_sum & p.reads(s):
+                late.append(s)
+                of_sum |= p.made(s)
+        early = [s for s in self.after if s not in late]
+        body = (TakeTotal(self.acc, part=Name(self.part)), *late)
+        return *early, p.Loop(self.part, ZERO, whole(self.parts_of_sum), 1, body)
 
     @property
     def _bounds(self) -> tuple[p.Statement, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.terms import Name, add, multiply, whole
 
-from .plan import Rescale, WalkSteps
+from ..hopper.plan import PANEL_SIDE, SendTile
+from .plan import JoinRows, Rescale, WalkSteps
 from .planning import Walk, need
-from .tensor_plan import COLUMNS, MOST_FEATURES, RescaleSum, TensorWalkPlan
+from .tensor_plan import COLUMNS, MOST_TAKEN, RescaleSum, TensorWalkPlan
 
 
 class TensorWalk(Walk):
@@ -27,18 +29,31 @@ class TensorWalk(Walk):
         made = super().plan()
         assert isinstance(made, TensorWalkPlan)
         features, keys = self.features, self.keys
-        need(features <= MOST_FEATURES, f"its sums of {features} features have no room in registers")
         slots = 2 if made.groups == 1 and 2 * keys + features <= COLUMNS else 1
         need(made.groups * (slots * keys + features) <= COLUMNS, "its scores and sums have no room in tensor memory")
-        begun = made._condition is not None  # the sum is that of no step then
+        begun = made.may_be_empty  # the sum is that of no step then
         before = tuple(s for s in made.before if begun or not (isinstance(s, p.Fill) and s.name == made.acc))
-        return replace(made, before=before, parts=tuple(map(_in_tensor_memory, made.parts)),
-                       sum_layout=self.sum_layout, slots=slots)  # fmt: skip
+        made = replace(made, before=before, parts=tuple(map(_in_tensor_memory, made.parts)), slots=slots,
+                       sum_layout=self.held.name)  # fmt: skip
+        return made if features <= MOST_TAKEN else self._in_parts(made)
+
+    def _in_parts(self, made: TensorWalkPlan) -> TensorWalkPlan:
+        """``made`` with its sum taken in parts, each of which takes few enough registers."""
+        cols = next(n for n in (MOST_TAKEN, PANEL_SIDE) if self.features % n == 0)
+        sent = [s for s in made.after if isinstance(s, SendTile)]
+        alone = all(isinstance(s, (p.Map, p.Relayout, JoinRows, SendTile)) for s in made.after)
+        need(sent and alone and not made.may_be_empty, f"its sums of {self.features} features have no room in registers")
+        part = self.names.fresh("part")
+        moved = multiply(Name(part), whole(cols))
+        after = tuple(replace(s, at=(s.at[0], add(s.at[1], moved), *s.at[2:])) if isinstance(s, SendTile) else s
+                      for s in made.after)  # fmt: skip
+        split = p.relaid(replace(made, after=after), {self.held: replace(self.held, cols=cols)})
+        return replace(split, parts_of_sum=self.features // cols, part=part)
 
     def _check(self, score: p.Dot, total: p.Dot) -> None:
         super()._check(score, total)
         self.keys, self.features = score.place.layout.cols, total.place.layout.cols
-        self.sum_layout = total.place.layout.name
+        self.held = total.place.layout
 
 
 def _in_tensor_memory(part: WalkSteps) -> WalkSteps:

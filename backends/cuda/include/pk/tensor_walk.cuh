@@ -27,12 +27,12 @@ template <int R, int C, int D, int Warps, class E> struct SameRows<TensorRows<R,
 };
 
 /// The tensor memory of one block: each warpgroup of consumers has `Places` for scores, used in turn, and one for its sum. S and O
-/// are the layouts of scores and sum. Each place has three barriers: its products are `scored`; all warps have made weights of them
+/// are the layouts of scores and sum, which is taken in `Parts` side by side. Each place has three barriers: its products are `scored`; all warps have made weights of them
 /// (`weighed`), and have scaled the sum as they have to; what they weigh is `summed`. Every thread has its own copy and is
 /// producer, issuer or consumer. `KeysTurned`, `ValuesTurned`: whether k runs along the rows in which they are stored.
-template <class S, class O, int Places, bool KeysTurned, bool ValuesTurned> struct TensorWalk {
+template <class S, class O, int Places, bool KeysTurned, bool ValuesTurned, int Parts = 1> struct TensorWalk {
     using E = typename S::Operand;
-    static constexpr int groups = S::threads / 128, keys = S::cols, features = O::cols, rows = 128;
+    static constexpr int groups = S::threads / 128, keys = S::cols, features = Parts * O::cols, rows = 128;
     static constexpr int of_group = Places * keys + features, columns = power_of_two_from(groups * of_group);
     static constexpr int count = groups * Places;
     static constexpr int barriers = 3 * count * 8;  // bytes, and four behind them
@@ -188,7 +188,7 @@ template <class S, class O, int Places, bool KeysTurned, bool ValuesTurned> stru
         wait_for_sum();
         const uint32_t from = sum_at(group()) + (warp() % 4 << 21);
 #pragma unroll
-        for (int j = 0; j < O::col_slots; j += 8) {
+        for (int j = 0; j < Parts * O::col_slots; j += 8) {
             float x[O::row_slots * 8];
 #pragma unroll
             for (int i = 0; i < O::row_slots; i += 2) ptx::tcgen05_load(x + i * 8, x + i * 8 + 8, from + j * 4 + (i << 19));
@@ -221,11 +221,11 @@ template <class S, class O, int Places, bool KeysTurned, bool ValuesTurned> stru
         ++steps;
     }
 
-    /// The sum, once what the last step weighs is in it. The next rows begin another one behind their first weights.
-    PK_DEVICE Tile<float, O> sum() {
+    /// The sum, or a part of it, once what the last step weighs is in it. The next rows begin another one behind their first weights.
+    PK_DEVICE Tile<float, O> sum(int part = 0) {
         wait_for_sum();
         Tile<float, O> x;
-        take_from(x, sum_at(group()));
+        take_from(x, sum_at(group()) + part * O::cols);
         return x;
     }
 
