@@ -9,8 +9,8 @@ which the host does once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from portakern.ir.core import Arg, Op
@@ -171,6 +171,8 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     place = _place([tiled[d] or "" for d in blocked], [shape[d] for d in blocked], spans)
     # A dim of one element that is there already can stand beside a single tiled dim.
     kept = [d for d in walked if shape[d] != 1]
+    beside = _beside(op, kept, blocked, shape, spans, tiled)
+    kept = [d for d in kept if d not in beside]
     final: list[Size] = [shape[d] for d in kept]
     several = [bool(outer) and outer in op.indices[d].axes for d in kept]
     block: list[str | None] = [spans[outer].text if rows else None for rows in several]
@@ -182,15 +184,17 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         block[:], entries[:] = [spans[lone].text], [lone]
     for side in () if flat else (0, 1):
         axis = place[side]
-        final.append(shape[tiled.index(axis)] if axis else 1)
+        together = (*(beside if side else ()), tiled.index(axis)) if axis else ()
+        final.append(product(tuple(shape[d] for d in together)))
         block.append(spans[axis].text if axis else "1")
-        entries.append(axis or Index())
+        counted = _counted([op.indices[d] for d in beside], [shape[d] for d in beside])
+        entries.append(counted if side and beside else axis or Index())
         if axis and not is_legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
             report(f"blocks of {spans[axis].size} along {axis}, {'rows' if side == 0 else 'columns'} of {buffer.name} "
                    f"with {final[-1]} elements", op,
                    f"a tile that is a multiple of {(SUBLANES, LANES)[side]} or covers the axis")
     # Dims of one element have no order of their own; they are left where they are and vanish in the reshape.
-    order = (*(d for d in walked if d not in kept), *kept, *blocked)
+    order = (*(d for d in walked if d not in (*kept, *beside)), *kept, *blocked[:-1], *beside, *blocked[-1:])
     real = [d for d in order if shape[d] != 1]
     if real == sorted(real):
         order = tuple(range(len(shape)))
@@ -199,6 +203,32 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
                        View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries), grouped=any(several),
                        gathers=op.gathers if isinstance(op, Load) else ())
+
+
+def _beside(op: Load | Store, kept: Sequence[int], blocked: Sequence[int], shape: Sequence[Size], spans: Mapping[str, Span],
+            tiled: Sequence[str | None]) -> list[int]:  # fmt: skip
+    """Walked dims that lie between rows and columns, where columns are all of a dim and whole rows of lanes: blocks of columns
+    are counted through both then, as in ``[rows, heads * width]``, and nobody has to transpose."""
+    if len(blocked) != 2:
+        return []
+    row, col = blocked
+    axis = tiled[col]
+    between = [d for d in range(row + 1, col) if shape[d] != 1]
+    if not between or axis is None or any(d not in kept for d in between):
+        return []
+    sizes = [shape[d] for d in (*between, col)]
+    whole = all(isinstance(n, int) for n in sizes) and spans[axis].size == shape[col] and spans[axis].size % LANES == 0
+    plain = all(op.indices[d].gather < 0 and all(isinstance(t.scale, int) for t in op.indices[d].terms) for d in between)
+    return between if whole and plain and op.indices[col] == Index.of(axis) else []
+
+
+def _counted(indices: Sequence[Index], sizes: Sequence[Size]) -> Index:
+    """The number of an element of dims that are counted together."""
+    found = Index()
+    for index, size in zip(indices, sizes, strict=True):
+        terms = (*(replace(t, scale=t.scale * size) for t in found.terms), *index.terms)
+        found = Index(terms, found.offset * size + index.offset)
+    return found
 
 
 def _supported(kernel: Kernel, op: Load | Store, have: BufferType, report: ReportMissing) -> bool:
