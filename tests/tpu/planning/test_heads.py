@@ -1,4 +1,4 @@
-"""Heads between rows and columns: blocks of columns are counted through both, so that nobody transposes an array for a kernel."""
+"""Heads between rows and columns: blocks of columns are counted through both, so that no array is transposed first."""
 
 from __future__ import annotations
 
