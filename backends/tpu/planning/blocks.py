@@ -113,13 +113,28 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """``count`` elements from ``first`` on of every line of ``array``, whose blocks have whole lines of ``line`` elements."""
+
+    array: str
+    first: int
+    count: int
+    line: int
+
+    @property
+    def index(self) -> str:
+        end = self.first + self.count
+        return f"{self.first or ''}:{end if end != self.line else ''}"
+
+
+@dataclass(frozen=True)
 class BlockAccess:
     """One way in which a kernel reads or writes a buffer.
 
     ``place`` is the place of the block in the kernel, ``block`` its sizes (``None``: squeezed), ``entries`` what the
     index map gives per dim: an axis whose block is meant, or an index expression of elements.  ``window`` says of a block that
     windows are read from what a tap takes of each dim; ``grouped`` that blocks have a dim more than values, whose rows are in
-    both; ``inside`` is what the kernel puts around the block.
+    both; ``inside`` is what the kernel puts around the block; ``cut`` is what it takes of one with whole lines.
     """
 
     buffer: str
@@ -135,11 +150,18 @@ class BlockAccess:
     grouped: bool = False
     inside: Frame | None = None
     gathers: tuple[Op, ...] = ()
+    cut: Cut | None = None
 
     @property
     def source(self) -> str:
         """The array that is passed to the kernel."""
-        return self.inside.array if self.inside is not None else self.buffer
+        return self.inside.array if self.inside is not None else self.cut.array if self.cut is not None else self.buffer
+
+    @property
+    def passed(self) -> tuple[object, ...]:
+        """What those have in common that share a reference."""
+        return self.source, self.write, self.view, self.block, self.entries, self.phases, self.window, self.gathers, (
+            None if self.cut is not None else self.indices)  # fmt: skip
 
     @property
     def flat(self) -> bool:
@@ -148,9 +170,10 @@ class BlockAccess:
 
 
 def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], report: ReportMissing,
-              outer: str = "") -> BlockAccess | None:
+              outer: str = "", cut: Cut | None = None) -> BlockAccess | None:  # fmt: skip
     """The blocks ``op`` touches; ``None`` (after a report) where there is no rule for it.  ``outer`` is the axis of which
-    a block has several rows, if there is one: it lies before the rows and columns of the block."""
+    a block has several rows, if there is one: it lies before the rows and columns of the block.  ``cut`` says that blocks have
+    whole lines, of which ``op`` means a part."""
     buffer = op.buffer
     assert isinstance(buffer, Arg)
     have = buffer_type(buffer)
@@ -163,22 +186,28 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         if walked_out:
             report(f"the index {index} of {buffer.name}, which may reach outside", op, "")
             return None
-    cut = tuple(_dim_slice(index, size, kernel.axis[a]) if a else None
-                for index, size, a in zip(op.indices, have.shape, tiled, strict=True))
-    shape = tuple(c.length if c else size for c, size in zip(cut, have.shape, strict=True))
+    sizes = have.shape if cut is None else (*have.shape[:-1], cut.line)
+    slices = [_dim_slice(index, size, kernel.axis[a]) if a else None
+              for index, size, a in zip(op.indices, sizes, tiled, strict=True)]  # fmt: skip
+    if cut is not None:
+        slices[-1] = None
+    begins = _begins(slices, sizes, [d for d, a in enumerate(tiled) if a], tiled, spans)
+    slices = [None if d in begins else c for d, c in enumerate(slices)]
+    shape = tuple(c.length if c else size for c, size in zip(slices, sizes, strict=True))
     walked = [d for d, a in enumerate(tiled) if a is None]
     blocked = [d for d, a in enumerate(tiled) if a is not None]
     place = _place([tiled[d] or "" for d in blocked], [shape[d] for d in blocked], spans)
     # A dim of one element that is there already can stand beside a single tiled dim.
     kept = [d for d in walked if shape[d] != 1]
-    beside = _beside(op, kept, blocked, shape, spans, tiled)
+    lines = cut.line if cut is not None else spans[tiled[blocked[-1]] or ""].size if blocked else 0
+    beside = _beside(op, kept, blocked, shape, lines)
     kept = [d for d in kept if d not in beside]
     final: list[Size] = [shape[d] for d in kept]
     several = [bool(outer) and outer in op.indices[d].axes for d in kept]
     block: list[str | None] = [spans[outer].text if rows else None for rows in several]
     entries: list[str | Index] = [outer if rows else op.indices[d] for d, rows in zip(kept, several, strict=True)]
     lone = tiled[blocked[0]] if len(blocked) == 1 and not kept else None
-    flat = lone is not None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
+    flat = lone is not None and cut is None and _legal_flat(spans[lone].size, shape[blocked[0]], have.dtype)
     if lone and flat:
         place, final = (None, lone), [shape[blocked[0]]]
         block[:], entries[:] = [spans[lone].text], [lone]
@@ -186,10 +215,13 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
         axis = place[side]
         together = (*(beside if side else ()), tiled.index(axis)) if axis else ()
         final.append(product(tuple(shape[d] for d in together)))
-        block.append(spans[axis].text if axis else "1")
+        whole = cut is not None and side == 1
+        block.append(str(lines) if whole else spans[axis].text if axis else "1")
         counted = _counted([op.indices[d] for d in beside], [shape[d] for d in beside])
-        entries.append(counted if side and beside else axis or Index())
-        if axis and not is_legal(spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
+        begin = begins.get(tiled.index(axis), 0) if axis else 0
+        first = Index() if whole else replace(Index.of(axis), offset=begin) if axis and begin else axis or Index()
+        entries.append(counted if side and beside else first)
+        if axis and not is_legal(lines if whole else spans[axis].size, final[-1], (SUBLANES, LANES)[side]):
             report(f"blocks of {spans[axis].size} along {axis}, {'rows' if side == 0 else 'columns'} of {buffer.name} "
                    f"with {final[-1]} elements", op,
                    f"a tile that is a multiple of {(SUBLANES, LANES)[side]} or covers the axis")
@@ -198,28 +230,39 @@ def access_of(kernel: Kernel, op: Load | Store, spans: Mapping[str, Span], repor
     real = [d for d in order if shape[d] != 1]
     if real == sorted(real):
         order = tuple(range(len(shape)))
-    if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(cut, have.shape, strict=True)):
+    if isinstance(op, Store) and any(c and not _flipped(c, size) for c, size in zip(slices, sizes, strict=True)):
         report(f"a store to part of {buffer.name}", op, "")
     return BlockAccess(buffer.name, have.dtype, isinstance(op, Store), op.indices, place,
-                       View(have.shape, cut, order, tuple(final)), tuple(block), tuple(entries), grouped=any(several),
-                       gathers=op.gathers if isinstance(op, Load) else ())
+                       View(sizes, tuple(slices), order, tuple(final)), tuple(block), tuple(entries), grouped=any(several),
+                       gathers=op.gathers if isinstance(op, Load) else (), cut=cut)  # fmt: skip
 
 
-def _beside(op: Load | Store, kept: Sequence[int], blocked: Sequence[int], shape: Sequence[Size], spans: Mapping[str, Span],
-            tiled: Sequence[str | None]) -> list[int]:  # fmt: skip
-    """Walked dims that lie between rows and columns, where columns are all of a dim and whole rows of lanes: blocks of columns
-    are counted through both then, as in ``[rows, heads * width]``, and nobody has to transpose."""
+def _begins(slices: Sequence[DimSlice | None], sizes: Sequence[Size], blocked: Sequence[int], tiled: Sequence[str | None],
+            spans: Mapping[str, Span]) -> dict[int, int]:  # fmt: skip
+    """Dims of which a part is meant that is whole blocks, which nobody has to cut out: the number of its first block."""
+    found: dict[int, int] = {}
+    for d, unit in zip(blocked, (SUBLANES, LANES), strict=False) if len(blocked) == 2 else ():
+        part, size, axis = slices[d], sizes[d], tiled[d]
+        if part is None or axis is None or part.step != 1 or not (isinstance(part.start, int) and isinstance(part.length, int)):
+            continue
+        block = spans[axis].size
+        if isinstance(size, int) and block and part.start % block == part.length % block == 0 and is_legal(block, size, unit):
+            found[d] = part.start // block
+    return found
+
+
+def _beside(op: Load | Store, kept: Sequence[int], blocked: Sequence[int], shape: Sequence[Size], lines: int) -> list[int]:
+    """Walked dims that lie between rows and columns, where blocks of columns are all of a dim, ``lines``, and whole rows of
+    lanes: these are counted through both then, as in ``[rows, heads * width]``, and nobody has to transpose."""
     if len(blocked) != 2:
         return []
     row, col = blocked
-    axis = tiled[col]
     between = [d for d in range(row + 1, col) if shape[d] != 1]
-    if not between or axis is None or any(d not in kept for d in between):
+    if not between or any(d not in kept for d in between):
         return []
-    sizes = [shape[d] for d in (*between, col)]
-    whole = all(isinstance(n, int) for n in sizes) and spans[axis].size == shape[col] and spans[axis].size % LANES == 0
+    whole = all(isinstance(shape[d], int) for d in (*between, col)) and lines == shape[col] and lines % LANES == 0
     plain = all(op.indices[d].gather < 0 and all(isinstance(t.scale, int) for t in op.indices[d].terms) for d in between)
-    return between if whole and plain and op.indices[col] == Index.of(axis) else []
+    return between if whole and plain and all(t.scale == 1 for t in op.indices[col].terms) else []
 
 
 def _counted(indices: Sequence[Index], sizes: Sequence[Size]) -> Index:

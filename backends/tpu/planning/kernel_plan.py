@@ -26,11 +26,13 @@ from portakern.ir.tile import (
 )
 
 from ..syntax.expressions import ALL_LANES, BlockAxes
-from .blocks import LANES, BlockAccess, Span, access_of, block_size, tuple_text
+from .blocks import LANES, BlockAccess, Cut, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
 from .layout import LayoutAssignment
+from .lines import cuts_of
 from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
 from .picks import loads_of_indices, picked_text
+from .pieces import Assembly
 from .row_groups import RowGroup, row_group_of
 from .taps import TapLoop, with_taps
 from .windows import is_windowed, window_access
@@ -86,6 +88,16 @@ class PallasKernelPlan:
         return next((d for d in self.grid if d.kind == "phase"), None)
 
     @property
+    def passed(self) -> tuple[BlockAccess, ...]:
+        """Of ``reads``, the first of each reference."""
+        return tuple({r.passed: r for r in reversed(self.reads)}[k] for k in dict.fromkeys(r.passed for r in self.reads))
+
+    @property
+    def made(self) -> tuple[BlockAccess, ...]:
+        """Of ``writes``, the first of each array."""
+        return tuple({w.source: w for w in reversed(self.writes)}[k] for k in dict.fromkeys(w.source for w in self.writes))
+
+    @property
     def accesses(self) -> tuple[BlockAccess, ...]:
         return (*self.reads, *self.writes)
 
@@ -108,7 +120,8 @@ class PallasKernelPlan:
         for a in self.accesses:
             way = "written" if a.write else "read"
             entries = ", ".join(str(e) if e != Index() else "0" for e in a.entries)
-            lines.append(f"    {a.buffer} [{', '.join(str(b) for b in a.block)}] {a.dtype} at ({entries}), {way}")
+            part = f", of lines {a.cut.index}" if a.cut is not None else ""
+            lines.append(f"    {a.buffer} [{', '.join(str(b) for b in a.block)}] {a.dtype} at ({entries}), {way}{part}")
         if self.slots:
             lines.append("  scratch in VMEM")
             lines += [f"    {s.name} {self.sizes(s.place)} {s.dtype}: {s.why}" for s in dict.fromkeys(self.slots.values())]
@@ -125,8 +138,10 @@ class PallasProgramPlan:
         return "\n\n".join(map(str, self.kernels)) + "\n"
 
 
-def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing) -> PallasKernelPlan:
-    """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source."""
+def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: ReportMissing,
+                assemblies: Sequence[Assembly] = ()) -> PallasKernelPlan:  # fmt: skip
+    """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source; ``assemblies`` are
+    arrays that it may store pieces of."""
     causal = causal_axes(kernel)
     kernel = with_taps(by_powers_of_two(straighten(with_last_values_picked(without_scans(kernel)))))
     phases = phases_of(kernel.body, report)
@@ -136,12 +151,13 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     if group is not None:
         spans[group.outer.axis.name] = group.outer
     grid, spans = _grid(kernel, phases, spans)
+    cuts = cuts_of(kernel, spans, assemblies) if group is None else {}
     accesses: dict[Any, BlockAccess] = {}
     prefetched, indices = loads_of_indices(kernel)
     for number, phase in enumerate(phases):
         for op in _walk(phase):
             if isinstance(op, Load | Store) and op not in indices:
-                _note(kernel, op, number, spans, accesses, group, report)
+                _note(kernel, op, number, spans, accesses, group, report, cuts.get(op))
                 _check_picks(op, spans, report)
     if group is not None:
         spans[group.inner.axis.name] = group.together
@@ -204,14 +220,14 @@ def _key(access: BlockAccess) -> tuple[str, tuple[Index, ...], frozenset[str], t
 
 
 def _note(kernel: Kernel, op: Load | Store, phase: int, spans: Mapping[str, Span], accesses: dict[Any, BlockAccess],
-          group: RowGroup | None, report: ReportMissing) -> None:
+          group: RowGroup | None, report: ReportMissing, cut: Cut | None) -> None:
     """Record the blocks of ``op``; loads of the same blocks share one reference."""
     outer = group.outer.axis.name if group is not None else ""
     grouped = any(outer in i.axes for i in op.indices)
     if isinstance(op, Load) and (grouped or is_windowed(kernel, op)):
         found = window_access(kernel, op, spans, report, outer)
     else:
-        found = access_of(kernel, op, spans, report, outer)
+        found = access_of(kernel, op, spans, report, outer, cut)
     if found is None:
         return
     key = (found.write, _key(found))

@@ -32,7 +32,7 @@ def limit_mb(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer], device: D
 
 def needed_bytes(plan: PallasKernelPlan, scratch: Sequence[ScratchBuffer]) -> int:
     """Two buffers of every block, scratch, and the two largest values in between, all padded to native tiles."""
-    blocks = sum(2 * _block(plan, a) for a in plan.accesses)
+    blocks = sum(2 * _block(plan, a) for a in (*plan.passed, *plan.made))
     kept = sum(_padded(tuple(_extent(plan, a) for a in s.place), known(s.dtype).bytes) for s in scratch)
     values = sorted((_value(plan, op.type) for op in plan.kernel.body.walk() if isinstance(op.type, TileType)), reverse=True)
     largest = 3 if any(isinstance(op, Dot) for op in plan.kernel.body.walk()) else 1
@@ -63,7 +63,8 @@ def _block(plan: PallasKernelPlan, access: BlockAccess) -> int:
         return _padded((1, 1, *(d.elements or 1 for d in access.window)), known(access.dtype).bytes)
     if access.flat:
         return _padded((1, _extent(plan, access.place[1])), known(access.dtype).bytes)
-    return _padded(tuple(_extent(plan, a) for a in access.place), known(access.dtype).bytes)
+    rows, columns = (_extent(plan, a) for a in access.place)
+    return _padded((rows, access.cut.line if access.cut is not None else columns), known(access.dtype).bytes)
 
 
 def _value(plan: PallasKernelPlan, kind: TileType) -> int:

@@ -163,7 +163,7 @@ class BodyWriter:
         else:
             value = self.shapes.turn(self.values.full(region, op.value, last=True), access.place, tile_type(op.value).dtype)
             value = self.shapes.rows_apart(value, access)
-        region.add(f"{self.shapes.read(f'{op.buffer.name}_ref', access.place).text} = {value.text}", origin(op))
+        region.add(f"{self.shapes.read(f'{access.source}_ref', access.place, access.cut).text} = {value.text}", origin(op))
 
     def _flat(self, region: Region, op: Op) -> PlacedExpr:
         """``op`` as a vector of one dim.  Mosaic makes none of 16-bit columns, so it is made before they are narrowed."""

@@ -137,7 +137,7 @@ class _Writer:
             self.at = kernel
             name = kernel.name if len({k.name for k in program.kernels}) == len(program.kernels) else f"{kernel.name}_{number}"
             name = f"{name}_step" if name == program.name and len(program.kernels) > 1 else name
-            plan = plan_kernel(kernel, name, self.constants, self.report)
+            plan = plan_kernel(kernel, name, self.constants, self.report, self.assemblies)
             if self.problems:
                 continue
             for access in plan.writes:
@@ -148,12 +148,14 @@ class _Writer:
             plans[number] = plan
         if self.problems:
             return
+        lines = {a.source for plan in plans.values() for a in plan.writes if a.cut is not None}
+        self.assemblies = tuple(a for a in self.assemblies if a.array.name not in lines)
         frames = frames_of(self.assemblies, plans.values(), written)
         self.assemblies = tuple(a for a in self.assemblies if a.array.name not in frames)
         for number, unframed in plans.items():
             plan = framed(unframed, frames)
             names = [*map(reference, plan.prefetched), *read_names(plan), *(f"{s}_ref" for s in plan.scalars),
-                     *(f"{a.buffer}_ref" for a in plan.writes)]
+                     *(f"{a.source}_ref" for a in plan.made)]
             self.kernels[number] = plan, BodyWriter(plan, names, target.device).write()
         if not self.problems:
             self.entry = entry_lines(program, self.kernels, self.report, target.device, self.narrow,

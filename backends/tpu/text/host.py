@@ -54,7 +54,7 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
             else:
                 plan, body = plans[item]
                 made += [f"{pad}{line}" for line in _launch(program, plan, body, device, ready, narrow)]
-                ready.update(a.buffer for a in plan.writes)
+                ready.update(a.source for a in plan.made)
             made += [f"{pad}{line}" for line in _assembled(program, assemblies, ready)]
         return made
 
@@ -137,18 +137,18 @@ def _read_sizes(program: Program, report: ReportMissing) -> list[str]:
 def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: Device, ready: set[str],
             narrow: Narrowed) -> list[str]:  # fmt: skip
     """The statements around one ``pl.pallas_call``."""
-    written = [program.array(a.buffer) for a in plan.writes]
+    written = [program.array(a.source) for a in plan.made]
     lines = []
     nothing = _empty_when(program, plan)
     call = _call(program, plan, body, device)
     args = [_prefetched(program.array(x), nothing) for x in plan.prefetched]
-    args += [_argument(program, plan, a, nothing) for a in plan.reads]
+    args += [_argument(program, plan, a, nothing) for a in plan.passed]
     args += [f"jnp.asarray({s}, {operations.JNP[program.array(s).dtype]}).reshape(1, 1)" for s in plan.scalars]
     for array in {a.source: program.array(a.source) for a in plan.reads if a.source not in ready}.values():
         lines.append(f"{array.name} = {filled(array)}")
     names = ", ".join(a.name for a in written)
     run = [f"{names} = {call[0]}", *call[1:-1], f"{call[-1]}({', '.join(args)})"]
-    for access, array in zip(plan.writes, written, strict=True):
+    for access, array in zip(plan.made, written, strict=True):
         back = host_unview(array.name, access, shape_of(array))
         if back != array.name:
             run.append(f"{array.name} = {back}")
@@ -180,7 +180,7 @@ def _shape(array: Array) -> tuple[Size, ...]:
 def _empty_when(program: Program, plan: PallasKernelPlan) -> str:
     """When a kernel has nothing to compute: a parallel axis, or a dim that all its outputs have, is 0."""
     sizes = [a.extent for a in plan.kernel.grid]
-    shapes = [shape_of(program.array(a.buffer)) for a in plan.writes]
+    shapes = [shape_of(program.array(a.source)) for a in plan.made]
     sizes += [s for s in shapes[0] if all(s in shape for shape in shapes)]
     return " or ".join(dict.fromkeys(f"{s} == 0" for s in sizes if not isinstance(s, int)))
 
@@ -218,10 +218,10 @@ def _call(program: Program, plan: PallasKernelPlan, body: KernelBody, device: De
     if plan.kernel.sizes:
         kernel = f"functools.partial({kernel}, {', '.join(f'{s}={s}' for s in plan.kernel.sizes)})"
     shapes = [f"jax.ShapeDtypeStruct({tuple_text(tuple(map(str, a.view.final)))}, {operations.JNP[a.dtype]})"
-              for a in plan.writes]
-    ins = [_spec(plan, a) for a in plan.reads]
+              for a in plan.made]
+    ins = [_spec(plan, a) for a in plan.passed]
     ins += ["pl.BlockSpec(memory_space=pltpu.SMEM)" for _ in plan.scalars]
-    outs = [_spec(plan, a) for a in plan.writes]
+    outs = [_spec(plan, a) for a in plan.made]
     grid, parts = [str(d.steps) for d in plan.grid], [f'"{d.semantics}"' for d in plan.grid]
     if _of_parts(plan):
         grid, parts = ["1"], ['"arbitrary"']
@@ -284,7 +284,8 @@ def _entry(plan: PallasKernelPlan, access: BlockAccess, entry: str | Index, size
         if term.mod:
             text = f"{text} % {term.mod}"
         inner = text if text.isidentifier() else f"({text})"
-        parts.append(text if term.scale == 1 else f"{term.scale} * {inner}")
+        if text != "0":
+            parts.append(text if term.scale == 1 else f"{term.scale} * {inner}")
     if entry.offset != 0 or not parts:
         parts.append(str(entry.offset))
     return " + ".join(parts)
@@ -348,8 +349,8 @@ def _less_one(op: Op, text: PlacedExpr, plan: PallasKernelPlan) -> str:
 
 def reference_names(plan: PallasKernelPlan, body: KernelBody) -> list[str]:
     """The kernel's parameters in Pallas's order: inputs, scalars, outputs, scratch."""
-    return [*map(reference, plan.prefetched), *read_names(plan), *(f"{s}_ref" for s in plan.scalars),
-            *(f"{a.buffer}_ref" for a in plan.writes), *(s.name for s in body.scratch)]
+    return [*map(reference, plan.prefetched), *dict.fromkeys(read_names(plan)), *(f"{s}_ref" for s in plan.scalars),
+            *(f"{a.source}_ref" for a in plan.made), *(s.name for s in body.scratch)]
 
 
 __all__ = ["buffer_type", "entry_lines", "reference_names", "shape_text"]

@@ -84,14 +84,14 @@ def _leaf(op: Op) -> str:
 
 def read_names(plan: PallasKernelPlan) -> tuple[str, ...]:
     """The reference of each read: the buffer's name, numbered where a kernel reads it in several ways."""
-    names: list[str] = []
-    for access in plan.reads:
+    names: dict[object, str] = {}
+    for access in plan.passed:
         name, n = access.source, 1
-        while f"{name}_ref" in names:
+        while f"{name}_ref" in names.values():
             n += 1
             name = f"{access.source}{'_' if access.source[-1].isdigit() else ''}{n}"
-        names.append(f"{name}_ref")
-    return tuple(names)
+        names[access.passed] = f"{name}_ref"
+    return tuple(names[access.passed] for access in plan.reads)
 
 
 def fresh(wanted: str, taken: set[str]) -> str:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from portakern.ir.tile import Index
 
-from ..planning.blocks import LANES, BlockAccess, Span
+from ..planning.blocks import LANES, BlockAccess, Cut, Span
 from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.windows import WindowDim
 from ..syntax import operations
@@ -33,9 +33,11 @@ class Shapes:
         finally:
             self.spans, self.parts = before
 
-    def read(self, reference: str, place: BlockAxes) -> PlacedExpr:
-        """What a reference holds of the block, or of the part that is meant."""
+    def read(self, reference: str, place: BlockAxes, cut: Cut | None = None) -> PlacedExpr:
+        """What a reference holds of the block, or of the part that is meant; ``cut`` is that of its lines."""
         index = [self.parts.get(a or "", ":") for a in place]
+        if cut is not None:
+            index[-1] = cut.index
         while index and index[-1] == ":":
             index.pop()
         return PlacedExpr(f"{reference}[{', '.join(index) or '...'}]", place, reference="" if index else reference)

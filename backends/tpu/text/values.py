@@ -265,7 +265,7 @@ class Values:
         access = self.plan.reads[number]
         name = read_names(self.plan)[number]
         name = self._source(region, name, access)
-        x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place)
+        x = self.shapes.window(name, access) if access.window else self.shapes.read(name, access.place, access.cut)
         if len(x.text) > INLINE:
             x = self._name(region, hint(op), x, origin(op))
         have, place = access.dtype, access.place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -47,5 +48,70 @@ def test_parts_of_rows_of_lanes_are_no_blocks(change: dict[str, int]) -> None:
 
 def test_right() -> None:
     asked = work(SIZES)
+    row = steps.check(asked, steps.build(asked), full=False)
+    assert row.error is None and row.correct
+
+
+# ---- parts of lines -------------------------------------------------------------------------------------------------------
+
+
+@pk.operator
+def turned(x: T["B", "S", "H", "2*D"], c: T["S", "D", pk.f32], s: T["S", "D", pk.f32]):
+    half = c.shape[-1]
+    a, b = x[..., :half] * c[:, None], x[..., half:] * s[:, None]
+    return pk.concat([a - b, a + b], -1)
+
+
+@pk.operator
+def in_three(x: T["M", "3*N"], y: T["M", "N"]):
+    n = y.shape[1]
+    return pk.softmax(x[:, n : 2 * n] * x[:, :n] + y, -1) * x[:, 2 * n :]
+
+
+@pk.operator
+def gated(x: T["M", "2*N"]):
+    n = x.shape[1] // 2
+    return pk.silu(x[:, :n]) * x[:, n:]
+
+
+@pk.operator
+def a_part(x: T["M", "3*N"], y: T["M", "N"]):
+    n = y.shape[1]
+    return pk.softmax(x[:, :n] + y, -1)
+
+
+def emitted(op: Any, dims: Mapping[str, int], schedule: dict[str, int] | None = None) -> str:
+    (made,) = works(Problem(op, dims, {}), [target("v6e")], ["bf16"], schedule)
+    return steps.emit(made)[0].text
+
+
+@pytest.mark.quick
+def test_halves_of_lines_are_read_and_stored_in_one_block() -> None:
+    text = emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 64})
+    assert "x_ref[:, :64]" in text and "x_ref[:, 64:]" in text and "out_ref[:, 64:] = " in text
+    assert not any(word in text for word in ("x2_ref", "transpose", "concatenate", "x["))
+    assert "concatenate" not in emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 20})
+
+
+@pytest.mark.quick
+def test_parts_that_make_up_lines_are_cut_in_the_kernel() -> None:
+    text = emitted(in_three, {"M": 64, "N": 40})
+    assert "x_ref[:, :40]" in text and "x_ref[:, 40:80]" in text and "x_ref[:, 80:]" in text and "x[" not in text
+    assert "x[0:64, 0:40]" in emitted(a_part, {"M": 64, "N": 40}) or "x[:, 0:40]" in emitted(a_part, {"M": 64, "N": 40})
+
+
+@pytest.mark.quick
+def test_parts_of_whole_blocks_are_blocks() -> None:
+    text = emitted(gated, {"M": 512, "N": 4096}, {"j": 1024})
+    assert "(i_i, i_j + 4)" in text and "x[" not in text
+    assert "x[" in emitted(gated, {"M": 512, "N": 1000}, {"j": 256})
+
+
+@pytest.mark.parametrize(("op", "dims"), [
+    (turned, {"B": 2, "S": 37, "H": 3, "D": 64}), (turned, {"B": 1, "S": 9, "H": 2, "D": 20}), (in_three, {"M": 21, "N": 40}),
+    (gated, {"M": 37, "N": 256}),
+])  # fmt: skip
+def test_parts_are_right(op: Any, dims: Mapping[str, int]) -> None:
+    (asked,) = works(Problem(op, dims, {}), [target("v6e")], ["bf16"])
     row = steps.check(asked, steps.build(asked), full=False)
     assert row.error is None and row.correct
