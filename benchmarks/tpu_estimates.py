@@ -37,6 +37,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "row_sum": MATRIX,
     "transpose": MATRIX,
     "cumsum": MATRIX,
+    "rope": {"B": 1, "S": N, "H": 32, "D": 64},
     "matmul": PRODUCT,
     "matmul_bias_gelu": PRODUCT,
     "attention": {"B": 1, "H": 8, "G": 1, "SQ": N, "SK": N, "D": 128, "causal": True},
