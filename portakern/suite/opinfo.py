@@ -18,7 +18,10 @@ LARGEST = 1 << 20
 """Elements of a sample's arrays; larger ones are left out."""
 
 DTYPES = ("float32", "int64", "bool")
-"""The first that an operation has is taken."""
+"""The first that an operation has is taken by the tasks of the level ``core``."""
+
+BF16 = "bf16"
+"""The level whose tasks are the same operations on bfloat16, and what their names begin with."""
 
 
 class OpInfos:
@@ -26,13 +29,18 @@ class OpInfos:
     needs_path = False
 
     def tasks(self, path: Path | None) -> Sequence[TaskRef]:
-        return [TaskRef(name, "core") for name in sorted(_core())]
+        import torch
+
+        found = _core()
+        halves = [n for n in sorted(found) if torch.bfloat16 in found[n].dtypes]
+        return [*(TaskRef(n, "core") for n in sorted(found)), *(TaskRef(f"{BF16}/{n}", BF16) for n in halves)]
 
     def load(self, path: Path | None, task: TaskRef, size: str, seed: int) -> Sequence[LoadedTask]:
         import torch
 
         torch.manual_seed(seed)
-        found = list(_samples(_core()[task.name]))
+        dtypes = ("bfloat16",) if task.level == BF16 else DTYPES
+        found = list(_samples(_core()[task.name.rpartition("/")[2]], dtypes))
         if size == "reduced" and len(found) > SAMPLES:
             found = [found[i * (len(found) - 1) // (SAMPLES - 1)] for i in range(SAMPLES)]
         return found
@@ -70,10 +78,10 @@ def _core_names(torch: Any) -> set[str]:
                     "matmul"}
 
 
-def _samples(info: Any) -> Iterator[LoadedTask]:
+def _samples(info: Any, dtypes: Sequence[str]) -> Iterator[LoadedTask]:
     import torch
 
-    dtype = next((getattr(torch, d) for d in DTYPES if getattr(torch, d) in info.dtypes), None)
+    dtype = next((getattr(torch, d) for d in dtypes if getattr(torch, d) in info.dtypes), None)
     if dtype is None:
         return
     for sample in info.sample_inputs("cpu", dtype):

@@ -23,6 +23,15 @@ RULES: dict[str, Rule] = {}
 
 
 @dataclass(frozen=True)
+class Lies:
+    """How an array lies in memory: its dims from the slowest to the fastest, ``None`` where there are gaps in it,
+    and the place of its first element."""
+
+    order: tuple[int, ...] | None
+    offset: Size = 0
+
+
+@dataclass(frozen=True)
 class Call:
     """One operation of the graph.
 
@@ -31,6 +40,7 @@ class Call:
         results: what it gives; ``None`` for what is no array.
         used: the numbers of the results that something reads.
         contiguous: whether the first array lies in row-major order.
+        lies: how the first array lies in memory.
         seed: gives a scalar that is another one for every random operation.
     """
 
@@ -38,6 +48,7 @@ class Call:
     results: tuple[Meta | None, ...]
     used: frozenset[int]
     contiguous: bool
+    lies: Lies
     seed: Callable[[], Traced]
 
     @property

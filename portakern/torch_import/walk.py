@@ -7,7 +7,7 @@ import contextlib
 import keyword
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from portakern.errors import MissingRuleError, PortakernError
-from portakern.ir.core import Arg, Block, Op, Yield
+from portakern.ir.core import Arg, Block, ManyType, Op, Yield
 from portakern.ir.rewrite import canonicalise
-from portakern.ir.size import Size
+from portakern.ir.size import Size, names_of
 from portakern.ir.tensor import DimSize, Literal, Reshape, TensorProgram, TensorType, tensor_type, verify_tensor_program
 from portakern.spec import elementwise as ew
 from portakern.spec.location import on_behalf_of
@@ -30,7 +30,7 @@ from portakern.torch_import.capture import Captured
 from portakern.torch_import.constants import with_constants
 from portakern.torch_import.picked import PICKS, Picked, has_picked, on_picked, picked, picks
 from portakern.torch_import.places import place_of
-from portakern.torch_import.rules import RULES, Call, is_float, rule_for, value, wide
+from portakern.torch_import.rules import RULES, Call, Lies, is_float, rule_for, value, wide
 from portakern.torch_import.tables import tables_of
 from portakern.torch_import.types import Meta, NotImported, Sizes
 
@@ -142,6 +142,7 @@ class Walk:
             self.args[name] = of
             self.inputs.append(GraphInput(name, "CONSTANT", "", Meta(tensor_type(of).shape, tensor_type(of).dtype)))
         used = {o for op in program.body.ops for o in op.operands}
+        used |= {self.args[n] for n in self.for_their_shapes(program, used)}
         kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
         unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
         seed = [self.seed] if self.seed in used else []
@@ -154,6 +155,20 @@ class Walk:
         verify_tensor_program(program)
         unsettled = tuple(dict.fromkeys(str(place_of(n) or n) for n in self.tables.unsettled))
         return Graph(program, tuple(kept), unused, updates, bool(seed), constants, unsettled)
+
+    def for_their_shapes(self, program: TensorProgram, used: Set[Op]) -> list[str]:
+        """Inputs that are kept although nothing reads their elements.
+
+        The program's sizes are read off them; and one is kept where there is no other, because a call says by it on which
+        device its results are to be, and of which library they are."""
+        told = _names(a for a in self.args.values() if a in used)
+        needed, found = _names(program.body.ops), []
+        for name in (i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used):
+            here = _names([self.args[name]])
+            if needed & here - told or (not used & {*self.args.values()} and not found):
+                found.append(name)
+                told |= here
+        return found
 
     # ---- nodes
 
@@ -322,7 +337,7 @@ class Walk:
             raise NotImported(f"the size {told}, which follows from the numbers inside an array")
         results = tuple(self.sizes.meta(f) if hasattr(f, "shape") else None
                         for f in (fake if isinstance(fake, list | tuple) else (fake,)))
-        call = Call(name, results, _used(node), _contiguous(node), self.next_seed)
+        call = Call(name, results, _used(node), _contiguous(node), _lies(node), self.next_seed)
         if picked:
             return _all_fitted(on_picked(node, call, args, kwargs), results)
         complex_ = has_complex([*args, *kwargs.values()]) or any(m is not None and m.complex for m in results)
@@ -463,6 +478,16 @@ def _ranges(program: TensorProgram, constants: Mapping[str, Any]) -> tuple[tuple
     return tuple((n, int(constants[n].min()), int(constants[n].max())) for n in wide if constants[n].size)
 
 
+def _names(ops: Iterable[Op]) -> set[str]:
+    """The open dims in sizes of these operations."""
+    found: set[str] = set()
+    for op in ops:
+        types = op.type.types if isinstance(op.type, ManyType) else (op.type,)
+        sizes = [s for of in types if isinstance(of, TensorType) for s in of.shape]
+        found.update(*(names_of(s) for s in (*sizes, *([op.size] if isinstance(op, DimSize) else []))))
+    return found
+
+
 def _is_lifted(kind: str, path: str) -> bool:
     """Whether an input is a constant of the code, as ``torch.tensor([1, 2])`` is, and not an array that the module holds."""
     return kind == "CONSTANT_TENSOR" and path.startswith("lifted_tensor_")
@@ -494,9 +519,31 @@ def _contiguous(node: Any) -> bool:
     """Whether its first operand is, as far as sizes say without the numbers inside an array."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
-    first = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+    first = _first(node)
     asked = getattr(first, "is_contiguous", None)
     return bool(asked()) if first is not None and callable(asked) and not free_unbacked_symbols(first) else True
+
+
+def _first(node: Any) -> Any:
+    """What is known of a node's first operand."""
+    return node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+
+
+def _lies(node: Any) -> Lies:
+    """How its first operand lies in memory; with open sizes, only whether it is in row-major order."""
+    first = _first(node)
+    if not hasattr(first, "stride"):
+        return Lies(())
+    shape, steps, offset = tuple(first.shape), tuple(first.stride()), first.storage_offset()
+    if not all(isinstance(n, int) for n in (*shape, *steps, offset)):
+        return Lies(tuple(range(len(shape))) if _contiguous(node) else None)
+    order = sorted(range(len(shape)), key=lambda d: (-steps[d], d) if shape[d] != 1 else (0, d))
+    step = 1
+    for d in reversed([d for d in order if shape[d] != 1]):
+        if steps[d] != step:
+            return Lies(tuple(range(len(shape))) if 0 in shape else None, offset)
+        step *= shape[d]
+    return Lies(tuple(order), offset)
 
 
 def _symbols(fake: Any) -> list[str]:

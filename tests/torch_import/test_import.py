@@ -233,6 +233,40 @@ def test_open_dims_have_the_names_that_were_given() -> None:
         pk.from_torch(function, (x, y), dynamic={"z": {0: "M"}})
 
 
+def test_what_follows_from_shapes_alone_keeps_the_inputs_that_tell_them() -> None:
+    op = agrees(lambda x, y: (torch.full_like(x, 2.5), y * 2), normal(4, 3), normal(2), dynamic={"x": {0: "M"}})
+    assert [i.name for i in op.inputs] == ["x", "y"] and op.unused == ()
+    made = oracle.evaluate(op.program({"M": 2}), {"x": np.zeros((2, 3)), "y": np.ones(2)})
+    assert made["out0"].shape == (2, 3) and (made["out0"] == 2.5).all()
+
+
+def test_a_constant_is_an_operator_of_its_first_input() -> None:
+    op = pk.from_torch(lambda x, y: torch.log_softmax(x, 0), (torch.tensor(1.0), normal(2)))
+    assert [i.name for i in op.inputs] == ["x"] and op.unused == ("y",)
+    assert pk.build(op, target="numba:cpu")(torch.tensor(3.0)) == 0
+    drawn = pk.from_torch(lambda x: torch.rand(5), (normal(2),))
+    assert [i.name for i in drawn.inputs] == ["x", "seed"]
+
+
+def test_strides_are_those_of_the_arrays_memory() -> None:
+    def function(x: Any, p: Any, s: Any) -> Any:
+        return (torch.as_strided(x, (2, 2), (1, 2), 1), torch.as_strided(p, (4, 3), (1, 7)),
+                torch.as_strided_scatter(x, s, (2, 2), (1, 2), 1), torch.as_strided_scatter(p, s[0, 0], (), (), 3))  # fmt: skip
+
+    agrees(function, normal(4, 5).t(), normal(2, 3, 4, 5).permute(2, 0, 3, 1), normal(2, 2))
+    agrees(lambda x: torch.as_strided(x, (2, 2), (1, 2)), normal(20)[5:15])
+
+
+@pytest.mark.parametrize(("x", "offset", "why"), [
+    (normal(20)[:10], 10, "elements outside of the array"),
+    (normal(20)[5:], 0, "elements outside of the array"),
+    (normal(4, 6)[:, :4], None, "gaps between its elements"),
+])  # fmt: skip
+def test_memory_around_an_array_is_no_part_of_it(x: Any, offset: int | None, why: str) -> None:
+    with pytest.raises(MissingRuleError, match=f"aten.as_strided.*{why}"):
+        pk.from_torch(lambda x: torch.as_strided(x, (2, 2), (1, 2), offset), (x,))
+
+
 def test_dtypes_are_those_of_pytorch() -> None:
     def function(a: Any, b: Any, i: Any) -> Any:
         with torch.autocast("cpu", torch.bfloat16):

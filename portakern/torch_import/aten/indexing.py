@@ -13,7 +13,7 @@ from portakern.spec import elementwise as ew
 from portakern.spec import orders, pieces, reductions, views
 from portakern.spec.traced import Traced, broadcast_shapes
 from portakern.torch_import.aten.products import vector_norm
-from portakern.torch_import.aten.views import part, strided
+from portakern.torch_import.aten.views import as_it_lies, part, strided
 from portakern.torch_import.rules import RULES, Call, is_float, rule, spread, truth, value
 from portakern.torch_import.types import NotImported
 
@@ -244,14 +244,14 @@ def _(call: Call, x: Traced, index: Traced, source: Traced, accumulate: bool = F
 
 @rule("aten.as_strided_scatter")
 def _(call: Call, x: Traced, source: Traced, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Traced:
-    """Elements of the array as it lies, which is in row-major order."""
-    if not call.contiguous:
-        raise NotImported("strides over an array that is not in row-major order")
-    line = _line(x)
-    if not size or not product(tuple(size)):
+    """Elements of the array as it lies."""
+    if not product(tuple(size)):
         return x
-    place, new = _line(strided(size, stride, offset)), _line(spread(value(source, call.dtype), tuple(size)))
-    return views.reshape(orders.scatter(line, place, new, 0, "set"), x.shape)
+    line = as_it_lies(call, x)
+    place, new = _line(strided(call, x, size, stride, offset)), _line(spread(value(source, call.dtype), tuple(size)))
+    made, order = orders.scatter(line, place, new, 0, "set"), call.lies.order or ()
+    lying = views.reshape(made, tuple(x.shape[d] for d in order))
+    return views.transpose(lying, tuple(order.index(d) for d in range(x.ndim)))
 
 
 @rule("aten.nonzero_static")

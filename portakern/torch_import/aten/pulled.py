@@ -37,7 +37,7 @@ def pulled_back(forward: Callable[..., Any], given: Sequence[Traced], gradient: 
 def _forward(call: Call, name: str, shape: tuple[Size, ...], *args: Any) -> Callable[..., Any]:
     """The rule of ``name`` as a function of its first argument, with a result of ``shape``."""
     meta = Meta(shape, call.dtype)
-    of_forward = Call(name, (meta, None), frozenset({0}), True, call.seed)
+    of_forward = Call(name, (meta, None), frozenset({0}), True, call.lies, call.seed)
     found = RULES[".".join(name.split(".")[:2])]
     return lambda x: found(of_forward, x, *args)
 

@@ -11,6 +11,7 @@ from portakern.spec import elementwise as ew
 from portakern.spec import pieces, views, windows
 from portakern.spec.traced import Traced, make
 from portakern.torch_import.rules import Call, is_float, number, rule, spread, value
+from portakern.torch_import.types import NotImported
 
 # ---- shapes ---------------------------------------------------------------------------------------------------------
 
@@ -159,19 +160,27 @@ def _(call: Call, x: Traced, dim: int, size: int, step: int) -> Traced:
 
 @rule("aten.as_strided", "aten.as_strided_copy")
 def _(call: Call, x: Traced, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Traced:
-    """Elements of the array as it lies, which is in row-major order."""
-    from portakern.torch_import.types import NotImported
-
-    if not call.contiguous:
-        raise NotImported("strides over an array that is not in row-major order")
-    if tuple(size) == x.shape and not offset and tuple(stride) == row_major(x.shape):
+    """Elements of the array as it lies."""
+    if call.contiguous and tuple(size) == x.shape and not offset and tuple(stride) == row_major(x.shape):
         return x
-    return views.take(views.reshape(x, (product(x.shape),)), strided(size, stride, offset), 0)
+    return views.take(as_it_lies(call, x), strided(call, x, size, stride, offset), 0)
 
 
-def strided(size: Sequence[Size], stride: Sequence[Size], offset: Any) -> Traced:
-    """Where each element of a strided array lies."""
-    place: Any = offset or 0
+def as_it_lies(call: Call, x: Traced) -> Traced:
+    """The elements of the first array in the order of its memory."""
+    order = call.lies.order
+    if order is None:
+        raise NotImported("strides over an array with gaps between its elements in memory: an operator has its elements alone")
+    return views.reshape(x if order == tuple(range(x.ndim)) else views.transpose(x, order), (product(x.shape),))
+
+
+def strided(call: Call, x: Traced, size: Sequence[Size], stride: Sequence[Size], offset: Any) -> Traced:
+    """Where each element of a strided array lies, counted from the first element of ``x``."""
+    place: Any = 0 if offset is None else offset - call.lies.offset
+    known = all(isinstance(n, int) for n in (place, *size, *stride, *x.shape)) and 0 not in size
+    if known and not 0 <= place <= place + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) < product(x.shape):
+        raise NotImported("elements outside of the array that it is called on: an operator has its elements alone, so "
+                          "call it on the array that holds them all")  # fmt: skip
     for d, step in enumerate(stride):
         place = views.iota(tuple(size), d, "i64") * step + place
     return place if isinstance(place, Traced) else value(place, "i64")
