@@ -1,4 +1,4 @@
-"""Elements of a short line at places that follow from floats, where loads pick no single elements.
+"""Elements of a short line, or of one line each, at places that follow from floats, where loads pick no single elements.
 
 A language that looks indices up in a memory of their own, before a block is read, has them as arrays of integers and simple
 arithmetic on these.  What is computed of a tile of floats, as a step of a search is, is too late for that: then every element
@@ -10,6 +10,7 @@ from __future__ import annotations
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
+from portakern.ir.size import Size
 from portakern.ir.tensor import Convert, Expand, Fold, Gather, Iota, Literal, Map, Reshape, Slice, Transpose, tensor_type
 
 rules = Rules()
@@ -22,16 +23,26 @@ SHORT = 128
 def looked_up(op: Gather) -> Op | None:
     line, index = tensor_type(op.x), tensor_type(op.indices)
     size, dtype = line.shape[op.axis], DTYPES[line.dtype]
-    if op.zipped or line.rank != 1 or not isinstance(size, int) or not 1 < size <= SHORT or repr(float(op.fill)) != "0.0":
+    if not (op.zipped or line.rank == 1) or not isinstance(size, int) or not 1 < size <= SHORT or repr(float(op.fill)) != "0.0":
         return None
     if not (dtype.is_float or dtype.name in ("i32", "i16", "i8", "u8")) or not _of_floats(op.indices):
         return None
     wide = dtype.name if dtype.bits >= 32 else "f32" if dtype.is_float else "i32"
     shape, last = (*index.shape, size), index.rank
     hit = Map("eq", (Expand(op.indices, shape, tuple(range(last))), Iota(shape, last, index.dtype)), loc=op.loc)
-    value = Convert(Expand(op.x, shape, (last,)), wide)
+    value = Convert(_beside(op, shape), wide)
     nothing = Literal(0.0 if dtype.is_float else 0, wide)
     return Convert(Fold("sum", Map("select", (hit, value, nothing), loc=op.loc), (last,), loc=op.loc), line.dtype)
+
+
+def _beside(op: Gather, shape: tuple[Size, ...]) -> Op:
+    """The lines [*index.shape, size], each at every place that it is looked up for."""
+    last = len(shape) - 1
+    if not op.zipped:
+        return Expand(op.x, shape, (last,))
+    others = tuple(d for d in range(last) if d != op.axis)
+    lines = op.x if op.axis == last - 1 else Transpose(op.x, (*others, op.axis))
+    return Expand(lines, shape, (*others, last))
 
 
 def _of_floats(op: Op) -> bool:

@@ -32,6 +32,18 @@ def by_array(line: T["N"], x: T["M", "K"], i: T["M", pk.i32]):
     return pk.take(line, i + 1, axis=0) + pk.sum(x, axis=1)
 
 
+@operator
+def by_line(lines: T["N", "M"], x: T["N", "K"]):
+    """Of every row its own line, at places some of which are outside."""
+    at = pk.cast(pk.floor(x * 4.0), pk.i32)
+    return pk.take_along(lines, at, axis=1)
+
+
+@operator
+def along_rows(lines: T["M", "N"], x: T["K", "N"]):
+    return pk.take_along(lines, pk.cast(pk.floor(x * 4.0), pk.i32), axis=0)
+
+
 def gathers(op: Any, size: int, picks: bool) -> int:
     return str(simplify(op.program({"N": size, "M": 3, "K": 5}, {}, "f32"), picks=picks)).count("gather(line")
 
@@ -43,6 +55,19 @@ def test_lines_are_compared_whole():
     given = {"line": np.array([np.nan, 1, -np.inf, np.inf, 5, 6], np.float32),
              "x": np.linspace(-1, 2, 15, dtype=np.float32).reshape(3, 5)}  # fmt: skip
     np.testing.assert_array_equal(evaluate(made, given)["out"], evaluate(program, given)["out"])
+
+
+@pytest.mark.parametrize("op", [by_line, along_rows])
+def test_lines_of_their_own_are_compared_whole(op: Any):
+    program = op.program({"N": 3, "M": 6, "K": 5}, {}, "f32")
+    made = simplify(program, picks=False)
+    assert "gather(" not in str(made) and "gather(" in str(simplify(program, picks=True))
+    given = {a.name: np.random.default_rng(0).uniform(-1, 2, tuple(map(int, a.type.shape))).astype(np.float32)
+             for a in program.args}  # fmt: skip
+    given["lines"].reshape(-1)[1] = np.nan
+    np.testing.assert_array_equal(evaluate(made, given)["out"], evaluate(program, given)["out"])
+    long = op.program({"N": 3, "M": 129, "K": 5}, {}, "f32")
+    assert "gather(" in str(simplify(long, picks=False))
 
 
 @pytest.mark.parametrize(("op", "size", "picks", "left"), [
