@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import portakern as pk
-from portakern.emit.clike.alone import only_joined
+from portakern.emit.clike.alone import is_a_part, only_joined
 from portakern.ir.builder import Builder
 from portakern.ir.core import Op
 from portakern.ir.tile import Axis, For, Reduce
@@ -73,6 +73,43 @@ def test_a_walk_whose_tiles_hold_all_of_another_axis_is_joined_once_too() -> Non
     program = lowered_for(at, sum_over_ends.program({"M": 7, "N": 3, "K": 300}, {}, "f32"))
     text = registry().language("cuda").emitter.emit(program, at).text
     assert "pk::reduce_own<" in text and "pk::reduce_cols<" not in text and text.count("pk::combine<") == 1
+
+
+@pk.operator
+def masked_mean(x: pk.Tensor["P", "M", "N"], mask: pk.Tensor["M", "N"]):
+    return pk.sum(x * mask) / pk.sum(pk.broadcast_to(mask, x.shape))
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx942", "cpp:cpu"])
+def test_what_every_step_adds_whole_is_not_joined_over_the_threads(target: str) -> None:
+    """The mask's sum is the same in every step of the walk along P: taken before the loop, it is whole in each thread."""
+    at = registry().target(target)
+    program = lowered_for(at, masked_mean.program({"P": 5, "M": 5, "N": 5}, {}, "f32"))
+    text = registry().language(at.language).emitter.emit(program, at).text
+    assert "pk::combine<" not in text and "reduce_own" not in text
+
+
+@pytest.mark.parametrize(("fn", "how", "part"), [
+    ("add", "reduced", True), ("add", "the same", False), ("add", "both", False), ("add", "scaled", True),
+    ("mul", "reduced", True), ("mul", "the same", False), ("max", "the same", True), ("add", "kept", True),
+])  # fmt: skip
+def test_a_step_joins_a_part_where_all_that_it_joins_was_reduced_in_it(fn: str, how: str, part: bool) -> None:
+    b = Builder((Axis("j", "loop", 5, 1), Axis("h", "whole", 300, 512)))
+    x = b.full(2.0, "f32", b.dims("h"))
+    before = b.add(Reduce("sum", x, "h"))
+
+    def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        (total,) = carried
+        row = b.add(Reduce("sum", b.binary("mul", x, x), "h"))
+        new = {"reduced": row, "the same": before, "both": b.binary("add", row, before), "scaled": b.binary("mul", row, before),
+               "kept": b.const(0.0, "f32")}[how]  # fmt: skip
+        return (total if how == "kept" else b.binary(fn, total, new),)
+
+    start = 1.0 if fn == "mul" else 0.0
+    b.loop("j", [("total", b.const(start, "f32"))], step,
+           combine=lambda one, two: (b.binary(fn, one[0], two[0]),))
+    loop = next(op for op in b.ops if isinstance(op, For))
+    assert is_a_part(loop.body, loop.combine) == part
 
 
 @pytest.mark.parametrize("how", ["added", "squared first", "of the total so far", "added twice"])

@@ -17,7 +17,7 @@ from portakern.emit.clike.maps import Maps
 from portakern.emit.clike.names import CNames
 from portakern.emit.running import JOIN
 from portakern.ir import tile as t
-from portakern.ir.core import Block, Result, Yield, yielded
+from portakern.ir.core import Block, Op, Result, Yield, yielded
 
 _NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.ScanBy, t.SortBy, t.Permute)
 
@@ -43,6 +43,24 @@ def only_joined(reduce: t.Reduce, body: Block) -> bool:
     return len(carried) == 1 and not again and [n for n, v in enumerate(given) if v is user] == [body.args.index(carried[0])]
 
 
+def is_a_part(body: Block, combine: Block) -> bool:
+    """Whether what every step joins to the carried values follows from a reduction in ``body``, and so is less where it is of
+    one thread's columns.  A sum from before the loop is whole in every thread, and would count once for each."""
+    follows: set[Op] = set(body.args)
+    for op in body.ops:
+        if isinstance(op, t.Reduce) or follows & {*op.operands}:
+            follows.add(op)
+    return all(term in follows for v, join in zip(yielded(body), yielded(combine), strict=True) for term in _terms(v, join))
+
+
+def _terms(value: Op, join: Op) -> list[Op]:
+    """What ``value`` is the sum of, or the product, where carried values are joined by products."""
+    split = ("mul", "div") if isinstance(join, t.Binary) and join.fn == "mul" else ("add", "sub")
+    if isinstance(value, t.Binary) and value.fn in split:
+        return [*_terms(value.lhs, join), *_terms(value.rhs, join)]
+    return [value]
+
+
 class Alone(Maps):
     """Plans what surrounds such a loop."""
 
@@ -56,6 +74,8 @@ class Alone(Maps):
         if not all(isinstance(x, t.Const) for x in op.init):
             return None
         if any(dims_of(a) or DTYPES[t.tile_type(a).dtype].bits < 32 for a in op.body.args):
+            return None
+        if not is_a_part(walk[-1].body, op.combine):
             return None
         reduces = [x for x in inside if isinstance(x, t.Reduce)]
         places = {self.layouts.place(x.x) for x in reduces}
