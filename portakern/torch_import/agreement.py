@@ -119,7 +119,8 @@ def _moved(example: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[Any, 
             return x
         wide = x.detach().cpu().double()
         size = wide[torch.isfinite(wide)].abs().mean().nan_to_num(1.0)
-        return wide + 1e-4 * size * torch.randn(wide.shape, generator=generator, dtype=torch.float64)
+        by = 1e-4 * size * torch.randn(wide.shape, generator=generator, dtype=torch.float64)
+        return _placed(wide + by, x.storage_offset())
 
     return mapped(moved, (example[0], dict(example[1])))
 
@@ -173,17 +174,28 @@ def _run(operator: ImportedOperator, double: bool, example: tuple[tuple[Any, ...
     def wide(x: Any) -> Any:
         return _wide(x) if double else x.cpu()
 
+    def copied(x: Any) -> Any:
+        return _placed(wide(x.detach().clone()), x.storage_offset()) if isinstance(x, torch.Tensor) else x
+
     default = _default_float64(torch) if double else contextlib.nullcontext()
     with (torch.no_grad(), default, warnings.catch_warnings(), in_mode(module, operator.train),
           state_as_buffers(module), _on_the_host(module, double), in_parts()):  # fmt: skip
         warnings.simplefilter("ignore")
-        given = mapped(lambda x: wide(x.detach().clone()) if isinstance(x, torch.Tensor) else x, (args, dict(kwargs)))
+        given = mapped(copied, (args, dict(kwargs)))
         try:
             made = module(*given[0], **given[1])
         except Exception as error:  # whatever PyTorch or the module's own code raises
             said = f"PyTorch does not run {operator.name}{' in float64' if double else ''}: {type(error).__name__}: {error}"
             raise PortakernError("no-float64", said, where=str(operator.loc or "")) from error
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
+
+
+def _placed(x: Any, offset: int) -> Any:
+    """``x``, which lies at the beginning of its memory, at ``offset`` of another: a module may ask where its inputs lie."""
+    if not offset:
+        return x
+    memory = x.new_empty(offset + x.untyped_storage().nbytes() // x.itemsize)
+    return memory.as_strided(x.shape, x.stride(), offset).copy_(x)
 
 
 def _wide(x: Any) -> Any:

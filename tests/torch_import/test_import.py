@@ -254,7 +254,7 @@ def test_strides_are_those_of_the_arrays_memory() -> None:
                 torch.as_strided_scatter(x, s, (2, 2), (1, 2), 1), torch.as_strided_scatter(p, s[0, 0], (), (), 3))  # fmt: skip
 
     agrees(function, normal(4, 5).t(), normal(2, 3, 4, 5).permute(2, 0, 3, 1), normal(2, 2))
-    agrees(lambda x: torch.as_strided(x, (2, 2), (1, 2)), normal(20)[5:15])
+    agrees(lambda x: (torch.as_strided(x, (2, 2), (1, 2)), torch.as_strided(x, (2, 2), (1, 2), 7)), normal(20)[5:15])
 
 
 @pytest.mark.parametrize(("x", "offset", "why"), [
