@@ -15,22 +15,38 @@ STAGES = {"task": "its own code", "import": "import", "agreement": "differs from
           "check": "wrong, or not run to the end", "time": "correct, but not timed"}  # fmt: skip
 
 
+REFUSALS = ("missing-rule", "unsupported-dtype", "usage", "spec")
+"""Kinds of errors by which a rule says, before anything is compiled, that something is not done."""
+
+
 def summary(rows: Sequence[TaskRow]) -> dict[str, Any]:
-    """Figures by target; a task is correct where all of its samples are."""
+    """Figures by target; a task is correct where all of its samples are, and whole where none of them is refused by a rule."""
     times = [r.import_s for r in rows if r.import_s is not None]
     targets: dict[str, dict[str, Any]] = {}
     for (_, target), samples in by_task(rows):
-        of = targets.setdefault(target, {"tasks": 0, "imported": 0, "correct": 0, "refused": 0, "levels": {}})
+        of = targets.setdefault(target, {"tasks": 0, "imported": 0, "correct": 0, "refused": 0, "whole": 0,
+                                          "samples": {"right": 0, "refused": 0, "other": 0}, "levels": {}})  # fmt: skip
         level = of["levels"].setdefault(samples[0].level, {"tasks": 0, "imported": 0, "correct": 0})
         imported, correct = all(s.imported for s in samples), all(s.correct for s in samples)
         for counted in (of, level):
             counted["tasks"] += 1
             counted["imported"] += imported
             counted["correct"] += correct
+        said = [_said(s) for s in samples]
+        of["whole"] += "refused" not in said
+        for word in said:
+            of["samples"][word] += 1
         of["refused"] += any(not s.imported and s.stage == "import" for s in samples)
     for target, of in targets.items():
         of["speed"] = speed.summary(speed.speeds(rows, target))
     return {"targets": targets, "import_median_s": statistics.median(times) if times else None}
+
+
+def _said(row: TaskRow) -> str:
+    """What came of a sample, in a word."""
+    if row.error is None and (row.correct or row.target == NOWHERE):
+        return "right"
+    return "refused" if row.error is not None and row.error["kind"] in REFUSALS else "other"
 
 
 def text(rows: Sequence[TaskRow]) -> str:
@@ -41,6 +57,10 @@ def text(rows: Sequence[TaskRow]) -> str:
         where = "" if target == NOWHERE else f"{target}: "
         lines.append(f"{where}{of['correct']} of {of['tasks']} tasks correct, {of['imported']} imported"
                      if where else f"{of['imported']} of {of['tasks']} tasks imported")
+        counts = of["samples"]
+        if counts["right"] < sum(counts.values()):
+            lines.append(f"  samples: {', '.join(f'{n} {word}' for word, n in counts.items())}; "
+                         f"{of['whole']} tasks of which none is refused")  # fmt: skip
         lines += [f"  {level}: {n['correct']} of {n['tasks']} correct, {n['imported']} imported"
                   for level, n in of["levels"].items() if len(of["levels"]) > 1]  # fmt: skip
         lines += [f"  {line}" for line in (speed.text(of["speed"]) if of["speed"] else ())]

@@ -14,6 +14,7 @@ from portakern.errors import UsageError  # noqa: E402
 from portakern.suite.adapter import LoadedTask, Suite  # noqa: E402
 from portakern.suite.flashinfer import FlashInfer  # noqa: E402
 from portakern.suite.multikernelbench import MultiKernelBench  # noqa: E402
+from portakern.suite.opinfo import OpInfos  # noqa: E402
 from portakern.suite.robust_kbench import RobustKBench  # noqa: E402
 from portakern.torch_import import from_torch  # noqa: E402
 from portakern.torch_import.agreement import agreement  # noqa: E402
@@ -146,3 +147,14 @@ def test_flashinfer_has_definitions_and_workloads(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_checkout_is_refused(suite: Suite, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no tasks"):
         suite.tasks(tmp_path)
+
+
+def test_operations_are_taken_in_two_dtypes_from_pytorchs_own_samples() -> None:
+    pytest.importorskip("expecttest")
+    suite = OpInfos()
+    tasks = suite.tasks(None)
+    assert {t.level for t in tasks} == {"core", "bf16"} and not any(t.name == "bf16/bitwise_and" for t in tasks)
+    for name, dtype in (("bf16/abs", torch.bfloat16), ("abs", torch.float32), ("bitwise_and", torch.int64)):
+        (task,) = (t for t in tasks if t.name == name)
+        samples = suite.load(None, task, "reduced", 0)
+        assert samples and all(x.dtype == dtype for one in samples for x in one.args)

@@ -78,6 +78,15 @@ def test_a_task_is_correct_where_all_its_samples_are() -> None:
     assert "1 of 2 tasks correct" in text and "off by #" in text and "a" in text.splitlines()[-1]
 
 
+def test_what_a_rule_refuses_is_counted_apart_from_what_failed() -> None:
+    refused = {"kind": "unsupported-dtype", "message": "no f64", "hint": ""}
+    rows = [row("a", imported=True, correct=True), row("a", sample=1, imported=True, error=refused),
+            row("b", imported=True, error={"kind": "timeout", "message": "it took 60 s", "hint": ""}),
+            row("c", imported=True, correct=True)]  # fmt: skip
+    assert "samples: 2 right, 1 refused, 1 other; 2 tasks of which none is refused" in report.text(rows)
+    assert "samples:" not in report.text(rows[-1:])
+
+
 def test_launches_stand_beside_those_of_torch_compile() -> None:
     text = report.text([row("a", imported=True, correct=True, launches=2, peer_launches=5),
                         row("a", imported=True, correct=True, launches=3, peer_launches=5, target="u"),
