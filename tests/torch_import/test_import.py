@@ -424,7 +424,7 @@ def test_what_pytorch_refuses_is_an_error_of_ours() -> None:
     with pytest.raises(UsageError, match="weights="):
         pk.from_torch(branches, (normal(3),), weights="none")  # type: ignore[arg-type]
     with pytest.raises(MissingRuleError, match="follow from none of its arrays"):
-        pk.from_torch(lambda x: torch.zeros(3), (normal(3),))
+        pk.from_torch(lambda n: torch.zeros(n), (3,))
 
 
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
