@@ -120,7 +120,7 @@ def _moved(example: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[tuple[Any, 
         wide = x.detach().cpu().double()
         size = wide[torch.isfinite(wide)].abs().mean().nan_to_num(1.0)
         by = 1e-4 * size * torch.randn(wide.shape, generator=generator, dtype=torch.float64)
-        return _placed(wide + by, x.storage_offset())
+        return _placed(wide + by, int(x.storage_offset()))
 
     return mapped(moved, (example[0], dict(example[1])))
 
@@ -175,7 +175,7 @@ def _run(operator: ImportedOperator, double: bool, example: tuple[tuple[Any, ...
         return _wide(x) if double else x.cpu()
 
     def copied(x: Any) -> Any:
-        return _placed(wide(x.detach().clone()), x.storage_offset()) if isinstance(x, torch.Tensor) else x
+        return _placed(wide(x.detach().clone()), int(x.storage_offset())) if isinstance(x, torch.Tensor) else x
 
     default = _default_float64(torch) if double else contextlib.nullcontext()
     with (torch.no_grad(), default, warnings.catch_warnings(), in_mode(module, operator.train),
