@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -291,6 +292,27 @@ def adaptive_max_pool(x: Traced, size: Each) -> Traced:
     return x
 
 
+SELECTED = 256
+"""Elements of a line, times windows of different sizes on it, up to which each window is selected out of the line: that is
+one kernel of a little more work, and not one for each window."""
+
+
+def _selected(x: Traced, axis: int, count: int, reduce: Any) -> Traced:
+    """``count`` windows along ``axis``, where their sizes are not all the same."""
+    n = x.shape[axis]
+    shape = (*x.shape[:axis], count, *x.shape[axis:])
+    window, place = views.iota((count, n), 0, "i32"), views.iota((count, n), 1, "i32")
+    inside = ew.logical_and((place + 1) * count > window * n, place * count < (window + 1) * n)
+    line = ew.expand_at(x, shape, [d for d in range(len(shape)) if d != axis])
+    here = ew.expand_at(inside, shape, (axis, axis + 1))
+    if reduce is reductions.max:
+        return reductions.max(ew.where(here, line, -math.inf), axis=axis + 1)
+    total = reductions.sum(ew.where(here, line, 0), axis=axis + 1)
+    at = views.iota(total.shape, axis, "i32")
+    sizes = ew.floor_divide((at + 1) * n + (count - 1), count) - ew.floor_divide(at * n, count)
+    return ew.divide(total, ew.cast(sizes, x.type.dtype))
+
+
 def _adaptive(x: Traced, axis: int, count: int, reduce: Any) -> Traced:
     n = x.shape[axis]
     if (part := quotient(n, count)) is not None:
@@ -298,6 +320,8 @@ def _adaptive(x: Traced, axis: int, count: int, reduce: Any) -> Traced:
         return reduce(split, axis=axis + 1)
     if not isinstance(n, int):
         raise spec_error(f"{count} windows along an open dim {n}", f'declare it a multiple ("{count}*H"), or give its size')
+    if n * count <= SELECTED and DTYPES[x.type.dtype].is_float:
+        return _selected(x, axis, count, reduce)
     found = [reduce(views.getitem(x, (*[slice(None)] * axis, slice(i * n // count, -(-(i + 1) * n // count)))), axis=axis,
                     keepdims=True) for i in range(count)]  # fmt: skip
     return pieces.concat(found, axis)

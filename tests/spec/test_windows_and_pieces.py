@@ -99,6 +99,11 @@ def test_windows_of_any_kind() -> None:
     for size in ((3, 2), (4, 7)):
         same(computed(lambda x, s=size: pk.adaptive_avg_pool(x, s), x)[0], last(F.adaptive_avg_pool2d(first(x), size)))
         same(computed(lambda x, s=size: pk.adaptive_max_pool(x, s), x)[0], last(F.adaptive_max_pool2d(first(x), size)))
+    odd = drawn(2, 8, 50, 3)  # lines of which windows are selected, and longer ones
+    odd[0, 2, 3, 0], odd[1, 4, 5, 1], odd[0, 7, 0, 2] = np.inf, -np.inf, np.nan
+    for size in ((3, 7), (5, 3)):
+        same(computed(lambda x, s=size: pk.adaptive_avg_pool(x, s), odd)[0], last(F.adaptive_avg_pool2d(first(odd), size)))
+        same(computed(lambda x, s=size: pk.adaptive_max_pool(x, s), odd)[0], last(F.adaptive_max_pool2d(first(odd), size)))
     want = F.unfold(first(x), (3, 2), dilation=2, padding=1, stride=2).mT.reshape(2, -1, 18)
     same(computed(lambda x: pk.reshape(pk.unfold(x, (3, 2), 2, 1, 2), (2, 12, 18)), x)[0], want)
     want = F.local_response_norm(first(x), 3, 0.1, 0.6, 2.0)
