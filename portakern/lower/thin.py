@@ -2,7 +2,8 @@
 
 A matrix times a vector reads every element of the matrix once and is done when memory is, as reductions of rows are: these walk
 the matrix as it lies, in parts where its rows are few and long.  Units that multiply matrices of 16 bits take such a product
-at the rate of memory as it is, so theirs stay, but for the product of two vectors, which has one tile.  Where a language has
+at the rate of memory as it is, so theirs stay, but for the product of two vectors, which has one tile, and windows of few
+channels, which lie nowhere as a matrix.  Where a language has
 no such units, a tile of rows costs as much for one row as for all.
 """
 
@@ -15,7 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Transpose, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Transpose, Windows, tensor_type
 from portakern.lower.classes import unshared
 from portakern.lower.split import Stage
 
@@ -45,7 +46,21 @@ def is_thin_product(op: Contract, units: Units = always) -> bool:
     lhs, rhs = tensor_type(op.lhs), tensor_type(op.rhs)
     alone = [product(tuple(x.shape[i] for i in free)) == 1 for x, free in ((lhs, op.lhs_free), (rhs, op.rhs_free))]
     by_units = DTYPES[lhs.dtype].bits < 32 and DTYPES[lhs.dtype].is_float and units(lhs.dtype)
-    return all(alone) or (any(alone) and not by_units)
+    return all(alone) or (any(alone) and (not by_units or _of_taps_alone(op)))
+
+
+def _of_taps_alone(op: Contract) -> bool:
+    """Whether what is summed are windows of few channels: they overlap, so that no matrix of them lies in memory."""
+    for x, axes in ((op.lhs, op.lhs_axes), (op.rhs, op.rhs_axes)):
+        if isinstance(x, Windows):
+            shape = tensor_type(x).shape
+            taps = len(shape) - len(x.window)
+            return all(shape[i] == 1 for i in axes if i < taps) and x.strides[-1] < JOINED
+    return False
+
+
+JOINED = 16
+"""Elements between windows from which on they are taken for channels, which lie beside each other in a window."""
 
 
 @rules.on(Contract)

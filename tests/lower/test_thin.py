@@ -43,6 +43,23 @@ def test_a_product_of_a_vector_is_a_sum_of_rows(dims: dict[str, int], dtype: str
     assert [k.family for k in lowered(of_matrix, dims, dtype).kernels] == [family]
 
 
+@pk.operator
+def of_windows(x: pk.Tensor["N", "H", "W", "C"], w: pk.Tensor[4, 3, "C", 1]):
+    return pk.conv(x, w)
+
+
+@pytest.mark.parametrize(("target", "channels", "family"), [
+    ("pallas:v6e", 1, "rows"), ("hip:gfx942", 1, "rows"), ("pallas:v6e", 2, "rows"),
+    ("pallas:v6e", 64, "contraction"), ("hip:gfx942", 64, "contraction"),
+])  # fmt: skip
+def test_windows_of_few_channels_are_no_matrix(target: str, channels: int, family: str) -> None:
+    dims = {"N": 1, "H": 9, "W": 10, "C": channels}
+    found = registry().target(target)
+    program = lowered(of_windows, dims, "bf16", target)
+    assert program.kernels[-1].family == family
+    assert registry().language(found.language).emitter.emit(program, found).text
+
+
 def test_open_sizes_stay_products() -> None:
     assert [k.family for k in lowered(of_matrix, {"K": 300}, "f32").kernels] == ["contraction"]
 
