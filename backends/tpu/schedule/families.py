@@ -358,4 +358,9 @@ def vmem_bytes(nest: Nest, schedule: Schedule) -> float:
         piece = int(schedule.option("piece", 0))
         share = piece / rows if piece and rows > piece and rows % piece == 0 else 1.0
         return 2 * io * blocks + compute * (2 * area(m, d) + 3 * area(m, n) * share)
+    if nest.family == "sort":  # lines, and as many of their first elements as are asked for, are tiles of their own
+        beside = [a for a in nest.axes if a.role not in ("sorted", "first")]
+        lines = [a for a in nest.axes if a.role in ("sorted", "first")]
+        whole = sum(area(*(x for x in nest.axes if x in beside or x is line)) for line in lines)
+        return rows * whole * _element_bytes(nest)
     return rows * area(*nest.axes) * _element_bytes(nest)

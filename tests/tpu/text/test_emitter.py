@@ -116,6 +116,13 @@ def test_schedules_are_legal_and_fit(device: str) -> None:
             assert vmem_bytes(nest, schedule) < 0.75 * device_.value("vmem_bytes")
 
 
+def test_the_first_elements_of_columns_fit_beside_the_columns() -> None:
+    """Lines and their first elements are two tiles, and not one with the dims of both."""
+    lines, first = NestAxis("d1", "sorted", 10), NestAxis("i", "first", 3)
+    axes = (NestAxis("d0", "parallel", 5), NestAxis("d2", "parallel", 5, True), lines, first)
+    assert language().schedules(Nest("sort", axes, "f32", "f32", live=8, stored="i32"), target().device)
+
+
 def test_a_head_that_cannot_fit_has_no_schedule() -> None:
     axes = tuple(NestAxis(a, a, size) for a, size in (("m", 512), ("n", 512), ("k", 100_000), ("d", 100_000)))
     with pytest.raises(ScheduleError, match="no block of this attention kernel fits"):
