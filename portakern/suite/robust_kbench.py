@@ -18,7 +18,7 @@ from typing import Any
 
 from portakern.errors import UsageError
 from portakern.suite.adapter import LoadedTask, TaskRef, root_with
-from portakern.suite.shrink import KEPT, SHARED, SMALL, Numbers, reduced, said
+from portakern.suite.shrink import SHARED, SMALL, Numbers, reduced, said, stays
 from portakern.suite.taskfile import executed
 
 PASSES = ("forward", "backward")
@@ -77,7 +77,8 @@ class Setting:
 
     @property
     def sites(self) -> tuple[tuple[str, int], ...]:
-        return tuple((n, v) for n, v in self.arguments.items() if type(v) is int and v > SMALL and not KEPT.search(n))
+        numbers = {n: v for n, v in self.arguments.items() if type(v) is int and v > SMALL}
+        return tuple((n, v) for n, v in numbers.items() if not stays(n, numbers))
 
     @property
     def parts(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from portakern.suite.operations import SEARCH_S, operations_of
@@ -19,6 +19,9 @@ SMALL = 8
 
 KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers?$|window|patch|depth|factor|ratio|expansion", re.I)
 """Names whose numbers say how a model is built, and not how large."""
+
+DEPTH, HEIGHT = re.compile("depth", re.IGNORECASE), re.compile("height", re.IGNORECASE)
+"""``depth`` is a number of layers, but next to a height it is a size of volumes."""
 
 SHARED = re.compile(r"group|head", re.IGNORECASE)
 """Names of how many parts a size is dealt out to: at least two elements stay for each, or there is nothing to normalise."""
@@ -43,6 +46,12 @@ class Sized(Protocol):
     def made(self, numbers: Numbers) -> tuple[Any, tuple[Any, ...]]:
         """The model with ``numbers`` in place, and what it is called with."""
         ...
+
+
+def stays(name: str, names: Iterable[str]) -> bool:
+    """Whether the number ``name`` of a task that has ``names`` says how a model is built."""
+    volumes = any(HEIGHT.search(n) for n in names)
+    return KEPT.search(DEPTH.sub("", name) if volumes else name) is not None
 
 
 def said(task: Sized, numbers: Numbers) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from portakern.suite.adapter import LoadedTask
-from portakern.suite.shrink import KEPT, SHARED, SMALL, Numbers, reduced, said
+from portakern.suite.shrink import SHARED, SMALL, Numbers, reduced, said, stays
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ def _sites(tree: ast.Module) -> list[tuple[str, ast.Constant]]:
             name = getattr(target, "id", getattr(target, "name", "")) or getattr(getattr(target, "target", None), "id", "")
             for node in ast.walk(statement):
                 plain = isinstance(node, ast.Constant) and type(node.value) is int and node.value > SMALL
-                if plain and not KEPT.search(name):
+                if plain:
                     found.append((name, node))
-    return sorted(found, key=lambda f: (f[1].lineno, f[1].col_offset))
+    names = {name for name, _ in found}
+    return sorted(((name, node) for name, node in found if not stays(name, names)), key=lambda f: (f[1].lineno, f[1].col_offset))

@@ -75,6 +75,14 @@ def test_a_number_of_layers_stays_and_their_sizes_do_not(tmp_path: Path) -> None
     assert [value for _, value in TaskFile.read(file).sites] == [1024, 512]
 
 
+def test_a_depth_of_volumes_is_a_size_and_one_of_layers_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "4_task.py"
+    file.write_text("depth = 64\nheight = 32\nkernel_depth = 9\n")
+    assert [value for _, value in TaskFile.read(file).sites] == [64, 32]
+    file.write_text("depth = 12\nwidth = 1024\n")
+    assert [value for _, value in TaskFile.read(file).sites] == [1024]
+
+
 RECURRENT = """
 import torch
 
