@@ -16,13 +16,20 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
   their parameter declares, float32 where it declares none, as they are once compiled; so are integers declared int64.
 * A scalar of the kernel as the bound of a loop: Triton 3.6 asks an array of one dim for its number, which numpy 2.5 refuses.
 * Triton 3.6 has no bf16 constants, as a number chosen beside bf16 elements becomes.
+
+What takes most of its time for nothing is left out: sums, differences and products of integers are computed again in 64 bits for
+an assertion that is made only where debugging is asked for, and the table of numpy's dtypes is made for every array.
+:mod:`.quick` has what most operators take.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+
+from .quick import Tiles, quicken
 
 REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too), scalars and tl.dot mended, tl.reduce vectorised by portakern"
 _done = False
@@ -42,6 +49,7 @@ def mend() -> None:
     _mend_scalars(interpreter)
     _mend_bounds(interpreter)
     _first_config_only()
+    _without_waste(interpreter)
     _done = True
 
 
@@ -272,3 +280,25 @@ def _first_config_only() -> None:
         return self.fn.run(*args, **kwargs, **self.configs[0].all_kwargs())
 
     Autotuner.run = run  # type: ignore[method-assign]
+
+
+def _without_waste(interpreter: Any) -> None:
+    builder = interpreter.interpreter_builder
+    if hasattr(builder.options, "sanitize_overflow") and not builder.options.debug:
+        builder.options = replace(builder.options, sanitize_overflow=False)
+    find, found = interpreter._get_np_dtype, {}
+
+    def numpy_dtype(kind: Any) -> Any:
+        name = kind.scalar.name  # types themselves have no hash
+        if name not in found:
+            found[name] = find(kind)
+        return found[name]
+
+    interpreter._get_np_dtype = numpy_dtype
+    patch, tiles = interpreter._patch_lang_tensor, Tiles(interpreter)
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        quicken(tiles, tensor, scope)
+
+    interpreter._patch_lang_tensor = patched

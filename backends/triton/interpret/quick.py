@@ -1,0 +1,124 @@
+"""Operators of tiles in Triton's interpreter without its way through types, where both tiles are of one plain dtype.
+
+From ``a + b`` to numpy's sum the interpreter casts, broadcasts and wraps each operand anew, which takes a hundred times as long as
+the sum of a tile.  Here such operands go to numpy at once.  All others (bf16, mixed dtypes, numbers that do not fit) go the usual way.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+NUMBERS = {"int32": np.int32, "int64": np.int64, "fp32": np.float32, "fp64": np.float64}
+"""Dtypes whose arithmetic is numpy's own."""
+
+RANGES = {name: (int(np.iinfo(kind).min), int(np.iinfo(kind).max)) for name, kind in NUMBERS.items() if name.startswith("int")}
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+COMPARISONS = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+WHOLE = slice(None)
+BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+class Tiles:
+    """Makes tensors of the interpreter from arrays; what all tensors of a dtype and shape share is made once."""
+
+    def __init__(self, interpreter: Any) -> None:
+        import triton.language as tl
+
+        self.handle, self.tl = interpreter.TensorHandle, tl
+        self._parts: dict[tuple[str, tuple[int, ...] | None], dict[str, Any]] = {}
+
+    def made(self, data: np.ndarray, kind: Any, block: bool) -> Any:
+        """A tensor of ``data``; a scalar has one element and is no block."""
+        key = kind.name, data.shape if block else None
+        handle = self.handle(data, kind)
+        parts = self._parts.get(key)
+        if parts is None:
+            tensor = self.tl.tensor(handle, self.tl.block_type(kind, list(data.shape)) if block else kind)
+            self._parts[key] = {name: value for name, value in vars(tensor).items() if name != "handle"}
+            return tensor
+        tensor = object.__new__(self.tl.tensor)
+        tensor.__dict__.update(parts, handle=handle)
+        return tensor
+
+    def operand(self, other: Any, kind: Any) -> np.ndarray | np.generic | None:
+        """The numbers of ``other`` if they are of ``kind`` or become so without a change."""
+        if isinstance(other, self.tl.tensor):
+            return other.handle.data if other.dtype.name == kind.name else None
+        if isinstance(other, self.tl.constexpr):
+            other = other.value
+        number, limits = NUMBERS.get(kind.name), RANGES.get(kind.name)
+        if number is None or type(other) not in (int, float):
+            return None
+        if limits is not None and (type(other) is float or not limits[0] <= other <= limits[1]):
+            return None
+        return number(other)
+
+
+def quicken(tiles: Tiles, tensor: Any, scope: Any) -> None:
+    """Gives the class ``tensor`` quick operators within ``scope``, in which its usual ones are patched already."""
+    for name, operation in ARITHMETIC.items():
+        _set(tensor, scope, f"__{name}__", _binary(tiles, operation, NUMBERS, None))
+        _set(tensor, scope, f"__r{name}__", _binary(tiles, lambda a, b, op=operation: op(b, a), NUMBERS, None))
+    for name, operation in COMPARISONS.items():
+        _set(tensor, scope, f"__{name}__", _binary(tiles, operation, NUMBERS, tiles.tl.int1))
+    for name, operation in BITS.items():
+        _set(tensor, scope, f"__{name}__", _binary(tiles, operation, ("int1", "int32", "int64"), None))
+    _set(tensor, scope, "__add__", _offset(tiles))
+    _set(tensor, scope, "__getitem__", _index(tiles))
+
+
+def _set(tensor: Any, scope: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+    scope.set_attr(tensor, name, make(getattr(tensor, name)))
+
+
+def _binary(tiles: Tiles, operation: Callable[[Any, Any], Any], kinds: Any, result: Any) -> Callable[[Any], Any]:
+    def make(usual: Any) -> Any:
+        def quick(self: Any, other: Any, **keywords: Any) -> Any:
+            kind = self.dtype
+            data = tiles.operand(other, kind) if kind.name in kinds and self.handle.data.ndim else None
+            if data is None:
+                return usual(self, other, **keywords)
+            block = self.type.is_block() or (isinstance(data, np.ndarray) and other.type.is_block())
+            return tiles.made(operation(self.handle.data, data), result or kind, block)
+
+        return quick
+
+    return make
+
+
+def _offset(tiles: Tiles) -> Callable[[Any], Any]:
+    """Pointers plus offsets."""
+
+    def make(usual: Any) -> Any:
+        def quick(self: Any, other: Any, **keywords: Any) -> Any:
+            plain = self.dtype.is_ptr() and isinstance(other, tiles.tl.tensor) and other.dtype.name in ("int32", "int64")
+            if not plain or not self.handle.data.ndim:
+                return usual(self, other, **keywords)
+            size = max(1, self.handle.get_element_ty().primitive_bitwidth // 8)
+            data = self.handle.data + size * other.handle.data.astype(np.uint64)
+            return tiles.made(data, self.dtype, self.type.is_block() or other.type.is_block())
+
+        return quick
+
+    return make
+
+
+def _index(tiles: Tiles) -> Callable[[Any], Any]:
+    """``x[:, None]``"""
+
+    def make(usual: Any) -> Any:
+        def quick(self: Any, slices: Any, **keywords: Any) -> Any:
+            at = slices if isinstance(slices, tuple) else (slices,)
+            kept = sum(isinstance(s, slice) and s == WHOLE for s in at)
+            if not self.type.is_block() or kept > self.handle.data.ndim or kept + sum(s is None for s in at) != len(at):
+                return usual(self, slices, **keywords)
+            return tiles.made(self.handle.data[at], self.dtype, True)
+
+        return quick
+
+    return make
