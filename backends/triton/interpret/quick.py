@@ -29,7 +29,7 @@ class Tiles:
     def __init__(self, interpreter: Any) -> None:
         import triton.language as tl
 
-        self.handle, self.tl = interpreter.TensorHandle, tl
+        self.handle, self.memory, self.tl = interpreter.TensorHandle, interpreter._interpreter, tl
         self._parts: dict[tuple[str, tuple[int, ...] | None], dict[str, Any]] = {}
 
     def made(self, data: np.ndarray, kind: Any, block: bool) -> Any:
@@ -61,6 +61,8 @@ class Tiles:
 
 def quicken(tiles: Tiles, tensor: Any, scope: Any) -> None:
     """Gives the class ``tensor`` quick operators within ``scope``, in which its usual ones are patched already."""
+    if getattr(tensor.__add__, "quick", False):  # functions that a kernel calls patch again
+        return
     for name, operation in ARITHMETIC.items():
         _set(tensor, scope, f"__{name}__", _binary(tiles, operation, NUMBERS, None))
         _set(tensor, scope, f"__r{name}__", _binary(tiles, lambda a, b, op=operation: op(b, a), NUMBERS, None))
@@ -72,8 +74,18 @@ def quicken(tiles: Tiles, tensor: Any, scope: Any) -> None:
     _set(tensor, scope, "__getitem__", _index(tiles))
 
 
-def _set(tensor: Any, scope: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
-    scope.set_attr(tensor, name, make(getattr(tensor, name)))
+def quicken_language(tiles: Tiles, language: Any, scope: Any) -> None:
+    """Gives the module ``language`` quick loads and choices, as :func:`quicken` does for a class."""
+    if getattr(language.load, "quick", False):
+        return
+    _set(language, scope, "load", _load(tiles))
+    _set(language, scope, "where", _where(tiles))
+
+
+def _set(holder: Any, scope: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+    function = make(getattr(holder, name))
+    function.quick = True
+    scope.set_attr(holder, name, function)
 
 
 def _binary(tiles: Tiles, operation: Callable[[Any, Any], Any], kinds: Any, result: Any) -> Callable[[Any], Any]:
@@ -118,6 +130,54 @@ def _index(tiles: Tiles) -> Callable[[Any], Any]:
             if not self.type.is_block() or kept > self.handle.data.ndim or kept + sum(s is None for s in at) != len(at):
                 return usual(self, slices, **keywords)
             return tiles.made(self.handle.data[at], self.dtype, True)
+
+        return quick
+
+    return make
+
+
+def _load(tiles: Tiles) -> Callable[[Any], Any]:
+    """Loads of a tile whose mask and default have its shape or are spread over it."""
+
+    def make(usual: Any) -> Any:
+        def quick(pointer: Any, mask: Any = None, other: Any = None, **keywords: Any) -> Any:
+            element = getattr(pointer.dtype, "element_ty", None)
+            plain = element is not None and element.name in NUMBERS and pointer.type.is_block()
+            at = _mask(tiles, mask, pointer.handle.data.shape) if plain else None
+            filled = 0 if other is None else tiles.operand(other, element) if at is not None else None
+            if at is None or filled is None or np.ndim(filled) or "boundary_check" in keywords:
+                return usual(pointer, mask=mask, other=other, **keywords)
+            default = np.full(at.shape, filled, NUMBERS[element.name])
+            return tiles.made(tiles.memory.load(pointer.handle.data, at, default, default.dtype), element, True)
+
+        return quick
+
+    return make
+
+
+def _mask(tiles: Tiles, mask: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The elements of ``mask`` for a tile of ``shape``; ``None`` if it is no mask of such a tile."""
+    if mask is None:
+        return np.ones(shape, bool)
+    if not isinstance(mask, tiles.tl.tensor) or mask.dtype.name != "int1":
+        return None
+    data = mask.handle.data
+    if data.shape == shape:
+        return np.ascontiguousarray(data)
+    small = data.ndim == len(shape) and all(n in (1, m) for n, m in zip(data.shape, shape, strict=True))
+    return np.ascontiguousarray(np.broadcast_to(data, shape)) if small else None
+
+
+def _where(tiles: Tiles) -> Callable[[Any], Any]:
+    def make(usual: Any) -> Any:
+        def quick(condition: Any, x: Any, y: Any, **keywords: Any) -> Any:
+            both = [v for v in (x, y) if isinstance(v, tiles.tl.tensor)]
+            plain = both and both[0].dtype.name in NUMBERS and getattr(condition, "dtype", None) == tiles.tl.int1
+            chosen = [tiles.operand(v, both[0].dtype) for v in (x, y)] if plain else [None]
+            if any(v is None for v in chosen):
+                return usual(condition, x, y, **keywords)
+            block = any(v.type.is_block() for v in (condition, *both))
+            return tiles.made(np.where(condition.handle.data, *chosen), both[0].dtype, block)
 
         return quick
 

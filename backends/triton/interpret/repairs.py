@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from .quick import Tiles, quicken
+from .quick import Tiles, quicken, quicken_language
 
 REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too), scalars and tl.dot mended, tl.reduce vectorised by portakern"
 _done = False
@@ -301,4 +301,28 @@ def _without_waste(interpreter: Any) -> None:
         patch(tensor, scope)
         quicken(tiles, tensor, scope)
 
-    interpreter._patch_lang_tensor = patched
+    core = interpreter._patch_lang_core
+
+    def core_patched(language: Any, scope: Any) -> None:
+        core(language, scope)
+        quicken_language(tiles, language, scope)
+
+    interpreter._patch_lang_tensor, interpreter._patch_lang_core = patched, core_patched
+    _patched_once(interpreter)
+
+
+def _patched_once(interpreter: Any) -> None:
+    """A function that a kernel calls patches the language at every call; once in a launch is enough."""
+    patch, launch, seen = interpreter._patch_lang, interpreter.GridExecutor.__call__, set()
+
+    def once(function: Any) -> Any:
+        if function in seen:
+            return None
+        seen.add(function)
+        return patch(function)
+
+    def launched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.clear()
+        return launch(self, *args, **kwargs)
+
+    interpreter._patch_lang, interpreter.GridExecutor.__call__ = once, launched

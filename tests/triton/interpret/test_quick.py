@@ -24,6 +24,8 @@ def mixed(ints, floats, halves, results, N: tl.constexpr):
     wide = a.to(tl.int64) * 4294967296 + i
     bits = (big & 255) ^ (a | 3)
     x = tl.load(floats + i)
+    some = tl.load(floats + i[:, None] * 0 + i[None, :], mask=(i < 5)[None, :], other=-1)
+    x += tl.sum(tl.where(some > 1, some, 2.5), 0) + tl.load(halves + i, mask=i > 2, other=1.0)
     y = 2 - x * x + 1
     z = y[:, None] * x[None, :]
     inside = (i[:, None] < 3) & (i[None, :] >= 1) | (z == 0.0)
@@ -37,10 +39,23 @@ def mixed(ints, floats, halves, results, N: tl.constexpr):
 
 
 @triton.jit
+def twice(x):
+    return x + x
+
+
+@triton.jit
+def calling(floats, results, N: tl.constexpr):
+    x = tl.load(floats + tl.arange(0, N))
+    for step in range(2000):
+        x = twice(x) * 0.5 + step % 2
+    tl.store(results + tl.arange(0, N), x)
+
+
+@triton.jit
 def plain(floats, results, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(floats + i, mask=(i >= 0) & (i * 2 - 1 < 2 * N), other=0.0)
-    tl.store(results + i, x * x - x + 1)
+    tl.store(results + i, x * x - tl.where(x > 0, x, 2) + 1)
 '''
 
 RUN = '''
@@ -69,8 +84,11 @@ for quick in (False, True):
     kernels.mixed[(1,)](ints, floats, halves, results, N=8)
     got.append(results)
 assert got[1].view(torch.int32).equal(got[0].view(torch.int32)), got
+results = torch.zeros(8)
+kernels.calling[(1,)](torch.ones(8), results, N=8)  # no wrapper around a wrapper for each call
+assert results.tolist() == [1001.0] * 8, results
 semantic = type(interpreter.interpreter_semantic)
-for name in ("add", "sub", "mul", "and_", "less_than", "greater_equal", "expand_dims"):
+for name in ("add", "sub", "mul", "and_", "less_than", "greater_equal", "expand_dims", "load", "where"):
     def counted(self, *args, name=name, old=getattr(semantic, name)):
         usual.append(name)
         return old(self, *args)
