@@ -89,4 +89,5 @@ def _sites(tree: ast.Module) -> list[tuple[str, ast.Constant]]:
                 if plain:
                     found.append((name, node))
     names = {name for name, _ in found}
-    return sorted(((name, node) for name, node in found if not stays(name, names)), key=lambda f: (f[1].lineno, f[1].col_offset))
+    sizes = [(name, node) for name, node in found if not stays(name, names)]
+    return sorted(sizes, key=lambda f: (f[1].lineno, f[1].col_offset))

@@ -1,7 +1,8 @@
 """Operators of tiles in Triton's interpreter without its way through types, where both tiles are of one plain dtype.
 
-From ``a + b`` to numpy's sum the interpreter casts, broadcasts and wraps each operand anew, which takes a hundred times as long as
-the sum of a tile.  Here such operands go to numpy at once.  All others (bf16, mixed dtypes, numbers that do not fit) go the usual way.
+From ``a + b`` to numpy's sum the interpreter casts, broadcasts and wraps each operand anew, which takes a hundred times
+as long as the sum of a tile.  Here such operands go to numpy at once.  All others (bf16, mixed dtypes, numbers that do not
+fit) go the usual way.
 """
 
 from __future__ import annotations

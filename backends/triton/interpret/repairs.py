@@ -17,14 +17,15 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * A scalar of the kernel as the bound of a loop: Triton 3.6 asks an array of one dim for its number, which numpy 2.5 refuses.
 * Triton 3.6 has no bf16 constants, as a number chosen beside bf16 elements becomes.
 
-What takes most of its time for nothing is left out: sums, differences and products of integers are computed again in 64 bits for
-an assertion that is made only where debugging is asked for, and the table of numpy's dtypes is made for every array.
-:mod:`.quick` has what most operators take.
+What takes most of its time for nothing is left out: sums, differences and products of integers are computed again in 64
+bits for an assertion that is made only where debugging is asked for, the table of numpy's dtypes is made for every array,
+and the language is patched at every call of a function.  :mod:`.quick` has what most operators take.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (np.ascontiguousarray(bits).astype(np.uint32) << 16).view(np.float32)
 
 
+@cache
 def _eight_bit_formats() -> dict[Any, Any]:
     """Triton's 8-bit floats and numpy's of the same format."""
     import triton.language as tl

@@ -101,5 +101,6 @@ assert not usual, usual
 def test_quick_operators_give_the_same_bits(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(KERNEL)
     environment = {**os.environ, "TRITON_INTERPRET": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
-    ran = subprocess.run([sys.executable, "-c", RUN, str(tmp_path)], env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", RUN, str(tmp_path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
