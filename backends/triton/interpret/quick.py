@@ -52,7 +52,8 @@ class Tiles:
             return other.handle.data if other.dtype.name == kind.name else None
         if isinstance(other, self.tl.constexpr):
             other = other.value
-        number, limits = NUMBERS.get(kind.name), RANGES.get(kind.name)
+        number: Any = NUMBERS.get(kind.name)
+        limits = RANGES.get(kind.name)
         if number is None or type(other) not in (int, float):
             return None
         if limits is not None and (type(other) is float or not limits[0] <= other <= limits[1]):
@@ -143,10 +144,11 @@ def _load(tiles: Tiles) -> Callable[[Any], Any]:
     def make(usual: Any) -> Any:
         def quick(pointer: Any, mask: Any = None, other: Any = None, **keywords: Any) -> Any:
             element = getattr(pointer.dtype, "element_ty", None)
-            plain = element is not None and element.name in NUMBERS and pointer.type.is_block()
-            at = _mask(tiles, mask, pointer.handle.data.shape) if plain else None
-            filled = 0 if other is None else tiles.operand(other, element) if at is not None else None
-            if at is None or filled is None or np.ndim(filled) or "boundary_check" in keywords:
+            if element is None or element.name not in NUMBERS or not pointer.type.is_block() or "boundary_check" in keywords:
+                return usual(pointer, mask=mask, other=other, **keywords)
+            at = _mask(tiles, mask, pointer.handle.data.shape)
+            filled = tiles.operand(0 if other is None else other, element)
+            if at is None or filled is None or filled.ndim:
                 return usual(pointer, mask=mask, other=other, **keywords)
             default = np.full(at.shape, filled, NUMBERS[element.name])
             return tiles.made(tiles.memory.load(pointer.handle.data, at, default, default.dtype), element, True)
@@ -174,11 +176,11 @@ def _where(tiles: Tiles) -> Callable[[Any], Any]:
         def quick(condition: Any, x: Any, y: Any, **keywords: Any) -> Any:
             both = [v for v in (x, y) if isinstance(v, tiles.tl.tensor)]
             plain = both and both[0].dtype.name in NUMBERS and getattr(condition, "dtype", None) == tiles.tl.int1
-            chosen = [tiles.operand(v, both[0].dtype) for v in (x, y)] if plain else [None]
-            if any(v is None for v in chosen):
+            yes, no = (tiles.operand(v, both[0].dtype) for v in (x, y)) if plain else (None, None)
+            if yes is None or no is None:
                 return usual(condition, x, y, **keywords)
             block = any(v.type.is_block() for v in (condition, *both))
-            return tiles.made(np.where(condition.handle.data, *chosen), both[0].dtype, block)
+            return tiles.made(np.where(condition.handle.data, yes, no), both[0].dtype, block)
 
         return quick
 
