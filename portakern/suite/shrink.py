@@ -23,6 +23,9 @@ KEPT = re.compile(r"kernel|stride|pad|dilation|group|head|layers?$|window|patch|
 DEPTH, HEIGHT = re.compile("depth", re.IGNORECASE), re.compile("height", re.IGNORECASE)
 """``depth`` is a number of layers, but next to a height it is a size of volumes."""
 
+POSITIONS = re.compile("height|width|depth", re.IGNORECASE)
+"""Names of sizes of images and volumes, which are dealt out to no groups."""
+
 SHARED = re.compile(r"group|head", re.IGNORECASE)
 """Names of how many parts a size is dealt out to: at least two elements stay for each, or there is nothing to normalise."""
 
@@ -62,7 +65,8 @@ def said(task: Sized, numbers: Numbers) -> str:
 def candidates(task: Sized, site: int) -> Iterator[int]:
     """Sizes to try at a site, smallest first."""
     name, value = task.sites[site]
-    least = max((2 * p for p in task.parts if 2 * p <= value and "batch" not in name), default=0)
+    positions = "batch" in name or (any(HEIGHT.search(n) for n, _ in task.sites) and POSITIONS.search(name))
+    least = 0 if positions else max((2 * p for p in task.parts if 2 * p <= value), default=0)
     yield from (n for n in smaller(value) if n >= least)
 
 

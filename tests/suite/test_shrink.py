@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from portakern.suite.operations import loops_as_one  # noqa: E402
-from portakern.suite.shrink import operations, reduced, said, smaller  # noqa: E402
+from portakern.suite.shrink import candidates, operations, reduced, said, smaller  # noqa: E402
 from portakern.suite.taskfile import TaskFile  # noqa: E402
 
 TASK = """
@@ -81,6 +81,13 @@ def test_a_depth_of_volumes_is_a_size_and_one_of_layers_is_not(tmp_path: Path) -
     assert [value for _, value in TaskFile.read(file).sites] == [64, 32]
     file.write_text("depth = 12\nwidth = 1024\n")
     assert [value for _, value in TaskFile.read(file).sites] == [1024]
+
+
+def test_only_channels_are_dealt_out_to_groups(tmp_path: Path) -> None:
+    file = tmp_path / "5_task.py"
+    file.write_text("batch = 64\nchannels = 32\ndepth = 12\nheight = 24\ngroups = 4\n")
+    task = TaskFile.read(file)
+    assert [next(candidates(task, i)) for i in range(4)] == [8, 8, 5, 4]
 
 
 RECURRENT = """
