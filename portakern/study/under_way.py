@@ -18,7 +18,7 @@ from portakern.study.slots import Room, SlotTask, room
 from portakern.study.steps import Build
 from portakern.study.work import Work
 from portakern.timing.inputs import bytes_of
-from portakern.tools.workers import Job, Outcome, WorkerFault
+from portakern.tools.workers import LATE, Job, Outcome, WorkerFault
 
 GOALS = ("emitted", "compiled", "checked", "timed", "compared")
 """What may be asked of a row.  ``compared`` asks for as much as this machine can do and no more."""
@@ -142,8 +142,9 @@ class RowsUnderWay:
         if (again := self._once_more(index, step, error)) is not None:
             return [again]
         error = explain(error, self._works[index], step)
-        if error.kind == "timeout" and step == "check" and self._made[index].runner != "runtime" and not error.hint:
-            error = PortakernError(error.kind, error.message, hint=_SIMULATED_TOO_LONG)
+        if error.kind == "timeout" and not error.hint:
+            simulated = step == "check" and self._made[index].runner != "runtime"
+            error = PortakernError(error.kind, error.message, hint=_SIMULATED_TOO_LONG if simulated else LATE)
         if step == "build":
             self._made[index] = Build(row.failed(error))
             return [self._task(index, "emit_row", (self._works[index],), self.build_limit_s)]
@@ -210,7 +211,7 @@ def explain(error: PortakernError, work: Work, step: str) -> PortakernError:
     if not isinstance(error, WorkerFault):
         return error
     doing = f"{_STEP_WORDS[step]} {work.row.operator} for {work.target}"
-    what = error.message.removeprefix(error.message.split(" ", 1)[0] + " ")  # without the name of our own function
+    what = error.what
     if error.kind == "crash":
         what = f"ended its process by {error.signal}" if error.signal else what
         # A wrong instruction or address has nothing to do with the memory limit that the hint may be about.

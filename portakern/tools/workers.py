@@ -66,6 +66,15 @@ class WorkerFault(WorkerError):
         self.signal = signal
         self.log = log
 
+    @property
+    def what(self) -> str:
+        """The message without the name of our own function, with which it begins."""
+        return self.message.partition(" ")[2]
+
+
+LATE = ("a limit is wall time, and a busy machine takes longer: try again when less else runs there, or allow more time where "
+        "the command has a limit (`portakern suite run --limit`)")  # fmt: skip
+"""What to do about a job that ran out of time."""
 
 QUIET: Mapping[str, str] = {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
 """For every worker that the user's environment does not say otherwise: threads of OpenMP do not spin when they are idle.  Those

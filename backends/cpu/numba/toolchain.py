@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
-from portakern.tools.workers import WorkerFault, WorkerPool
+from portakern.tools.workers import LATE, WorkerFault, WorkerPool
 
 from ..host import processor_name
 from .helpers import helpers_of
@@ -67,5 +67,6 @@ class NumbaToolchain:
         try:
             return _pool().call(f"{__name__}:compile_source", source, timeout_s=_TIMEOUT_S)
         except WorkerFault as fault:
-            raise CompileError(f"compiling {source.operator} with {found.detail}: {fault.message}",
-                               hint=fault.hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip
+            hint = fault.hint or (LATE if fault.kind == "timeout" else "")
+            raise CompileError(f"compiling {source.operator} for {source.target} with {found.detail} {fault.what}",
+                               hint=hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 
 from portakern.backend import Availability, CompiledBinary, Resources, Source, Target
 from portakern.errors import CompileError, ToolMissing
-from portakern.tools.workers import WorkerFault, WorkerPool
+from portakern.tools.workers import LATE, WorkerFault, WorkerPool
 
 from . import machine_code
 from .assembler import named
@@ -67,8 +67,9 @@ class TritonToolchain:
         try:
             compiled: CompiledSource = _pool().call(worker, source, timeout_s=_TIMEOUT_S)
         except WorkerFault as fault:
-            raise CompileError(f"compiling {source.operator} for {source.target} with {versions()}: {fault.message}",
-                               hint=fault.hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip
+            hint = fault.hint or (LATE if fault.kind == "timeout" else "")
+            raise CompileError(f"compiling {source.operator} for {source.target} with {versions()} {fault.what}",
+                               hint=hint, kind=f"compile-{fault.kind}", log=fault.log) from fault  # fmt: skip
         return describe(source, compiled)
 
 
