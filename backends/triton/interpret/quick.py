@@ -32,11 +32,13 @@ class Tiles:
 
         self.handle, self.memory, self.tl = interpreter.TensorHandle, interpreter._interpreter, tl
         self._parts: dict[tuple[str, tuple[int, ...] | None], dict[str, Any]] = {}
+        self.ranges: dict[tuple[int, int], Any] = {}
 
     def made(self, data: np.ndarray, kind: Any, block: bool) -> Any:
         """A tensor of ``data``; a scalar has one element and is no block."""
         key = kind.name, data.shape if block else None
-        handle = self.handle(data, kind)
+        handle = object.__new__(self.handle)  # whose check of sizes these arrays pass
+        handle.data, handle.dtype, handle.attr = data, kind, {}
         parts = self._parts.get(key)
         if parts is None:
             tensor = self.tl.tensor(handle, self.tl.block_type(kind, list(data.shape)) if block else kind)
@@ -77,11 +79,14 @@ def quicken(tiles: Tiles, tensor: Any, scope: Any) -> None:
 
 
 def quicken_language(tiles: Tiles, language: Any, scope: Any) -> None:
-    """Gives the module ``language`` quick loads and choices, as :func:`quicken` does for a class."""
+    """Gives the module ``language`` quick functions, as :func:`quicken` does for a class."""
     if getattr(language.load, "quick", False):
         return
     _set(language, scope, "load", _load(tiles))
     _set(language, scope, "where", _where(tiles))
+    _set(language, scope, "arange", _range(tiles))
+    _set(language, scope, "trans", _transposed(tiles))
+    _set(language, scope, "dot", _product(tiles))
 
 
 def _set(holder: Any, scope: Any, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
@@ -181,6 +186,59 @@ def _where(tiles: Tiles) -> Callable[[Any], Any]:
                 return usual(condition, x, y, **keywords)
             block = any(v.type.is_block() for v in (condition, *both))
             return tiles.made(np.where(condition.handle.data, yes, no), both[0].dtype, block)
+
+        return quick
+
+    return make
+
+
+def _range(tiles: Tiles) -> Callable[[Any], Any]:
+    """Ranges, each made once: nothing writes to a tile."""
+
+    def make(usual: Any) -> Any:
+        def quick(start: Any, end: Any, **keywords: Any) -> Any:
+            if type(start) is not int or type(end) is not int:
+                return usual(start, end, **keywords)
+            if (start, end) not in tiles.ranges:
+                made = usual(start, end, **keywords)
+                made.handle.data.flags.writeable = False
+                tiles.ranges[start, end] = made
+            return tiles.ranges[start, end]
+
+        return quick
+
+    return make
+
+
+def _transposed(tiles: Tiles) -> Callable[[Any], Any]:
+    def make(usual: Any) -> Any:
+        def quick(input: Any, *dims: Any, **keywords: Any) -> Any:
+            if dims or keywords or input.handle.data.ndim != 2:
+                return usual(input, *dims, **keywords)
+            return tiles.made(input.handle.data.T, input.dtype, True)
+
+        return quick
+
+    return make
+
+
+SIDE = 16
+"""Rows, columns and depth that the interpreter, as most devices do, wants of a product at least."""
+
+
+def _product(tiles: Tiles) -> Callable[[Any], Any]:
+    """Products of f32 in f32 onto f32."""
+
+    def make(usual: Any) -> Any:
+        def quick(input: Any, other: Any, acc: Any = None, **keywords: Any) -> Any:
+            three = (input, other, acc)
+            floats = all(getattr(t, "dtype", None) == tiles.tl.float32 for t in three)
+            if not floats or keywords != {"input_precision": "ieee"}:
+                return usual(input, other, acc, **keywords)
+            a, b, c = (t.handle.data for t in three)
+            if a.ndim != 2 or b.ndim != 2 or min(*a.shape, *b.shape) < SIDE or c.shape != (len(a), b.shape[1]):
+                return usual(input, other, acc, **keywords)
+            return tiles.made(np.matmul(a, b) + c, tiles.tl.float32, True)
 
         return quick
 

@@ -39,6 +39,16 @@ def mixed(ints, floats, halves, results, N: tl.constexpr):
 
 
 @triton.jit
+def products(floats, results, N: tl.constexpr):
+    i = tl.arange(0, N)
+    a = tl.load(floats + i[:, None] * N + i[None, :])
+    acc = tl.zeros((N, N), tl.float32) + 1.0
+    for step in range(2):
+        acc = tl.dot(tl.trans(a), a, acc, input_precision="ieee")
+    tl.store(results + i[:, None] * N + i[None, :], acc + tl.trans(acc))
+
+
+@triton.jit
 def twice(x):
     return x + x
 
@@ -67,7 +77,7 @@ from triton.runtime import interpreter
 from portakern.backends.triton.interpret import repairs
 
 usual = []
-quicken = repairs.quicken
+quicken, quicken_language = repairs.quicken, repairs.quicken_language
 repairs.mend()
 assert not interpreter.interpreter_builder.options.sanitize_overflow
 sys.path.insert(0, sys.argv[1])
@@ -77,18 +87,22 @@ torch.manual_seed(0)
 ints = torch.tensor([2**31 - 1, -(2**31), 5, -7, 0, 1, 1 << 20, 77], dtype=torch.int32)
 floats = torch.tensor([0.0, -1.5, 3e38, float("nan"), float("inf"), 1e-40, 2.25, -0.0])
 halves = torch.randn(8).bfloat16()
+random = torch.randn(16, 16)
 got = []
 for quick in (False, True):
     repairs.quicken = quicken if quick else lambda *_: None
+    repairs.quicken_language = quicken_language if quick else lambda *_: None
     results = torch.zeros(80)
     kernels.mixed[(1,)](ints, floats, halves, results, N=8)
-    got.append(results)
+    square = torch.zeros(16, 16)
+    kernels.products[(1,)](random, square, N=16)
+    got.append(torch.cat([results, square.flatten()]))
 assert got[1].view(torch.int32).equal(got[0].view(torch.int32)), got
 results = torch.zeros(8)
 kernels.calling[(1,)](torch.ones(8), results, N=8)  # no wrapper around a wrapper for each call
 assert results.tolist() == [1001.0] * 8, results
 semantic = type(interpreter.interpreter_semantic)
-for name in ("add", "sub", "mul", "and_", "less_than", "greater_equal", "expand_dims", "load", "where"):
+for name in ("add", "sub", "mul", "and_", "less_than", "greater_equal", "expand_dims", "load", "where", "arange"):
     def counted(self, *args, name=name, old=getattr(semantic, name)):
         usual.append(name)
         return old(self, *args)
