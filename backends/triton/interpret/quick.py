@@ -30,7 +30,7 @@ class Tiles:
     def __init__(self, interpreter: Any) -> None:
         import triton.language as tl
 
-        self.handle, self.memory, self.tl = interpreter.TensorHandle, interpreter._interpreter, tl
+        self.handle, self.builder, self.tl = interpreter.TensorHandle, interpreter.interpreter_builder, tl
         self._parts: dict[tuple[str, tuple[int, ...] | None], dict[str, Any]] = {}
         self.ranges: dict[tuple[int, int], Any] = {}
 
@@ -155,8 +155,10 @@ def _load(tiles: Tiles) -> Callable[[Any], Any]:
             filled = tiles.operand(0 if other is None else other, element)
             if at is None or filled is None or filled.ndim:
                 return usual(pointer, mask=mask, other=other, **keywords)
-            default = np.full(at.shape, filled, NUMBERS[element.name])
-            return tiles.made(tiles.memory.load(pointer.handle.data, at, default, default.dtype), element, True)
+            default = tiles.handle(np.full(at.shape, filled, NUMBERS[element.name]), element)
+            # The builder's own load, around which others note what is read.
+            loaded = tiles.builder.create_masked_load(pointer.handle, tiles.handle(at, tiles.tl.int1), default, None, False)
+            return tiles.made(loaded.data, element, True)
 
         return quick
 
