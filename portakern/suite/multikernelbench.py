@@ -3,15 +3,18 @@
 The checkout is given by path (https://github.com/wzzll123/MultiKernelBench).  Files with ``get_inputs`` are tasks of one size.
 Those with ``get_input_groups`` read the cases of a JSON of their own name, one a line; a few of these are run here, at most
 :data:`SAMPLES` at reduced size, with the sizes that a case names made smaller.  Files that call ``torch_npu`` are left out:
-their reference exists on one vendor's device alone.
+their reference exists on one vendor's device alone.  A file that only imports it is a task like any other.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
 import math
+import sys
 import tempfile
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,9 @@ from portakern.suite.adapter import LoadedTask, TaskRef, root_with
 from portakern.suite.kernelbench import numbered
 from portakern.suite.shrink import SMALL, Numbers, reduced, said
 from portakern.suite.taskfile import TaskFile, entries, executed
+
+VENDOR = "torch_npu"
+"""The package of operations on Ascend devices, which is not installed elsewhere."""
 
 SAMPLES = 3
 """Cases of a task with several at reduced size, spread over all from small to large."""
@@ -34,13 +40,24 @@ class MultiKernelBench:
         root = root_with("reference", path, "", "wzzll123/MultiKernelBench") / "reference"
         files = sorted(root.glob("*/*.py"), key=lambda f: (f.parent.name, numbered(f)))
         return [TaskRef(f"{f.parent.name}/{f.stem}", f.parent.name, str(f)) for f in files
-                if not f.name.startswith("_") and "torch_npu" not in f.read_text()]  # fmt: skip
+                if not f.name.startswith("_") and not _calls_vendor(f.read_text())]  # fmt: skip
 
     def load(self, path: Path | None, task: TaskRef, size: str, seed: int) -> Sequence[LoadedTask]:
         file = TaskFile.read(Path(task.place))
+        if VENDOR in file.text and VENDOR not in sys.modules and importlib.util.find_spec(VENDOR) is None:
+            sys.modules[VENDOR] = types.ModuleType(VENDOR)  # imported, but never called
         if "def get_input_groups" not in file.text:
             return [file.loaded(size, seed)]
         return [_loaded(case, size, seed) for case in _chosen(list(_cases(file)), size)]
+
+
+def _calls_vendor(text: str) -> bool:
+    """Whether code, not only a comment or an import, names something of the vendor's package."""
+    if VENDOR not in text:
+        return False
+    return any(isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == VENDOR
+               or isinstance(n, ast.ImportFrom) and (n.module or "").partition(".")[0] == VENDOR
+               for n in ast.walk(ast.parse(text)))  # fmt: skip
 
 
 @dataclass(frozen=True)

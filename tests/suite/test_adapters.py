@@ -34,6 +34,13 @@ def get_init_inputs():
     return [features]
 """
 
+CALLS_VENDOR = """
+class Model:
+    def forward(self, x):
+        import torch_npu
+        return torch_npu.npu_lstm(x)
+"""
+
 GROUPS = """
 import json, os, torch
 class Model(torch.nn.Module):
@@ -94,7 +101,7 @@ def test_multikernelbench_has_files_of_one_size_and_files_with_cases(tmp_path: P
     write(root / "broadcast" / "scale.py", ONE_SIZE)
     write(root / "broadcast" / "_helper.py", "")
     write(root / "npukernelbench_level1" / "2_select.py", GROUPS)
-    write(root / "npukernelbench_level4" / "1_lstm.py", "import torch_npu")
+    write(root / "npukernelbench_level4" / "1_lstm.py", CALLS_VENDOR)
     shapes = [(128, 32), (512, 32), (4096, 32), (2048, 32), (0, 0)]
     lines = [{"inputs": [{"name": "x", "type": "tensor", "dtype": "float32", "shape": [n]},
                          {"name": "dim", "type": "attr", "dtype": "int", "value": 0},
@@ -109,6 +116,17 @@ def test_multikernelbench_has_files_of_one_size_and_files_with_cases(tmp_path: P
     assert [c.note for c in cases] == ["case 0, size 128 -> 8, size 32 -> 4", "case 1, size 512 -> 16, size 32 -> 4",
                                        "case 2, size 4096 -> 64, size 32 -> 4"]  # fmt: skip
     assert all(int(c.args[2].max()) < len(c.args[0]) for c in cases), "indices stay within the smaller array"
+
+
+def test_multikernelbench_has_files_that_only_import_the_vendors_package(tmp_path: Path) -> None:
+    """``torch_npu`` is not installed here; of two files that name it, only one needs it."""
+    root = tmp_path / "reference" / "npukernelbench_level2"
+    write(root / "1_scale.py", "import torch_npu  # a comment on torch_npu.npu_scale\n" + ONE_SIZE)
+    write(root / "2_lstm.py", CALLS_VENDOR)
+    assert [t.name for t in MultiKernelBench().tasks(tmp_path)] == ["npukernelbench_level2/1_scale"]
+    for _ in range(2):  # a process may load several such tasks
+        (one,) = loaded(MultiKernelBench(), tmp_path, "npukernelbench_level2/1_scale")
+        assert one.args[0].shape == (8, 64)
 
 
 def test_robust_kbench_has_forward_and_backward_passes(tmp_path: Path) -> None:
