@@ -20,12 +20,24 @@ RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 def operations_of(made: Callable[[], tuple[Any, tuple[Any, ...]]]) -> tuple[str, ...] | None:
     """The operations of the model on the inputs that ``made`` gives, loops as one; ``None`` where it does not run."""
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    from portakern.torch_import.rewritten import rewritten
+
     seen: list[str] = []
     until = time.monotonic() + SEARCH_S
+
+    class NumbersOfOne(TorchDispatchMode):
+        """What asks for the number in an array, as input makers and a few models do, gets 1: fake arrays have none."""
+
+        def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if str(function) == "aten._local_scalar_dense.default":
+                kind = args[0].dtype
+                return complex(1) if kind.is_complex else 1.0 if kind.is_floating_point else kind == torch.bool or 1
+            return function(*args, **(kwargs or {}))
 
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -42,7 +54,7 @@ def operations_of(made: Callable[[], tuple[Any, tuple[Any, ...]]]) -> tuple[str,
             return function(*args, **(kwargs or {}))
 
     with _quiet(), contextlib.suppress(Exception):  # what the task's own code raises at these sizes
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with rewritten(), FakeTensorMode(allow_non_fake_inputs=True), NumbersOfOne():
             model, inputs = made()
             with Recorder(), OneStep():
                 model(*inputs)

@@ -7,8 +7,9 @@ they say about wrong numbers is not said.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -40,7 +41,85 @@ def _functions() -> list[tuple[Any, str, Callable[..., Any]]]:
     ]  # fmt: skip
     for owner in (torch, torch.Tensor):
         found += [(owner, "cov", _cov), (owner, "corrcoef", _corrcoef)]
-    return found
+    found += [(torch.Tensor, "__setitem__", _set_at_numbers)]
+    shapes: Any = importlib.import_module("torch._meta_registrations")
+    name = "_meta_grouped_mm_common"
+    return [*found, (shapes, name, _grouped(getattr(shapes, name)))] if hasattr(shapes, name) else found
+
+
+# ---- places -----------------------------------------------------------------------------------------------------------
+
+
+def _set_at_numbers(self: Any, index: Any, given: Any) -> None:
+    """``x[:, p] = given`` where p is a number inside an array: a choice for each element along that dim.
+
+    PyTorch takes such a number among others to read, not to write; and where it stands alone, asks how the memory that is
+    written lies to the rest."""
+    import torch
+
+    each = index if isinstance(index, tuple) else (index,)
+    numbers = [n for n, x in enumerate(each) if _is_number_inside(x)]
+    if not numbers or not all(n in numbers or x is None or x is Ellipsis or isinstance(x, int | slice) and not isinstance(x, bool)
+                              for n, x in enumerate(each)):  # fmt: skip
+        torch._C.TensorBase.__setitem__(self, index, given)
+        return
+    lines = self[tuple(slice(None) if n in numbers else x for n, x in enumerate(each))]
+    dims = [_dim_of(each, n, self.ndim) for n in numbers]
+    here = torch.ones((), dtype=torch.bool, device=self.device)
+    for n, dim in zip(numbers, dims, strict=True):
+        size = lines.shape[dim]
+        places = torch.arange(size, device=self.device)
+        at = (places == each[n]) | (places - size == each[n])  # -1 is the last place
+        here = here & at.reshape([size if d == dim else 1 for d in range(lines.ndim)])
+    lines.copy_(torch.where(here, _spread_to(lines, dims, given), lines))
+
+
+def _spread_to(lines: Any, dims: Sequence[int], given: Any) -> Any:
+    """What is written to ``lines`` without ``dims``, with these as dims of one element."""
+    import torch
+
+    if not isinstance(given, torch.Tensor | list | tuple):
+        return given
+    value = torch.as_tensor(given, dtype=lines.dtype, device=lines.device)
+    shape = [n for d, n in enumerate(lines.shape) if d not in dims]
+    value = value.reshape(value.shape[max(value.ndim - len(shape), 0) :]).expand(shape)  # leading dims are of one element
+    for dim in sorted(dims):
+        value = value.unsqueeze(dim)
+    return value
+
+
+def _is_number_inside(x: Any) -> bool:
+    import torch
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    if isinstance(x, torch.SymInt):
+        return bool(free_unbacked_symbols(x))
+    return isinstance(x, torch.Tensor) and not x.ndim and x.dtype in (torch.int64, torch.int32, torch.int16, torch.int8)
+
+
+def _dim_of(each: Sequence[Any], n: int, before: int) -> int:
+    """The dim of the indexed array that entry ``n`` of an index of an array of ``before`` dims keeps."""
+    left = before - sum(x is not None and x is not Ellipsis for x in each)
+    return sum(left if x is Ellipsis else not isinstance(x, int) for x in each[:n])
+
+
+# ---- products ---------------------------------------------------------------------------------------------------------
+
+
+def _grouped(own: Callable[..., Any]) -> Callable[..., Any]:
+    """The shape of ``torch._grouped_mm``, which PyTorch tells for bf16 alone and computes for other floats, too."""
+
+    def shaped(a: Any, b: Any, scale_a: Any = None, scale_b: Any = None, offs: Any = None, bias: Any = None,
+               scale_result: Any = None, out_dtype: Any = None, **others: Any) -> Any:  # fmt: skip
+        import torch
+
+        narrow = a.dtype == b.dtype == torch.bfloat16
+        if scale_a is not None or scale_b is not None or narrow or a.dtype != b.dtype or not a.is_floating_point():
+            return own(a, b, scale_a, scale_b, offs, bias, scale_result, out_dtype, **others)
+        groups = [a.shape[0]] if a.ndim == b.ndim == 3 else [offs.shape[0]] if a.ndim == b.ndim == 2 else []
+        return a.new_empty([*groups, a.shape[-2], b.shape[-1]], dtype=out_dtype or a.dtype)
+
+    return shaped
 
 
 # ---- statistics -------------------------------------------------------------------------------------------------------

@@ -146,9 +146,12 @@ class Walk:
         kept = sorted((i for i in self.inputs if self.args[i.name] in used), key=lambda i: i.kind != "USER_INPUT")
         unused = tuple(i.name for i in self.inputs if i.kind == "USER_INPUT" and self.args[i.name] not in used)
         seed = [self.seed] if self.seed in used else []
+        self.refuse_holes(program)
         if not kept:
             raise MissingRuleError(f"{self.name} cannot be imported", where=str(self.captured.loc or ""),
-                                   missing=("its results are constant: they follow from none of its arrays",))  # fmt: skip
+                                   missing=("its results are constant: they follow from none of its arrays",),
+                                   hint="no kernel is needed for them: call it once in PyTorch and keep what it gives, or give "
+                                        "what they are to follow from as an array")  # fmt: skip
         body = Block((*(self.args[i.name] for i in kept), *seed), program.body.ops)
         ranges = _ranges(program, {**self.lifted, **constants})
         program = replace(program, body=body, scalars=(SEED,) if seed else (), ranges=ranges)
@@ -169,6 +172,16 @@ class Walk:
                 found.append(name)
                 told |= here
         return found
+
+    def refuse_holes(self, program: TensorProgram) -> None:
+        """Raises :class:`MissingRuleError` where something that could not be read is in ``program`` and was not said."""
+        known = {*self.args.values(), self.seed}
+        if not any(isinstance(o, Arg) and o not in known for op in program.body.ops for o in op.operands):
+            return
+        first = self.refused[0] if self.refused else None
+        loc = place_of(first) if first is not None else None
+        raise MissingRuleError(f"{self.name} cannot be imported", where=str(self.captured.loc or ""), missing=(
+            f"{first.target if first is not None else 'part of it'}{f' ({loc})' if loc else ''}: it has no counterpart",))
 
     # ---- nodes
 
@@ -385,7 +398,7 @@ class Walk:
             return self.whole(fake.node.expr) if inside else self.sizes.of(fake)
         if kind == "SymFloat":
             return self.fraction(fake.node.expr)
-        raise NotImported("a truth that depends on open sizes")
+        raise NotImported("a truth that depends on open sizes or on numbers inside an array")
 
     def whole(self, e: Any) -> Any:
         """An integer expression of numbers inside arrays as a scalar of the program."""
@@ -494,8 +507,16 @@ def _is_lifted(kind: str, path: str) -> bool:
 
 
 def _asserted(node: Any) -> bool:
-    """Whether a number is only compared, for PyTorch's own assertions."""
-    return all(str(u.target).startswith(("<built-in function", "aten._assert", "aten.sym_constrain")) for u in node.users)
+    """Whether a number is only compared, for PyTorch's own assertions: nothing else follows from it."""
+    seen, left = {node}, [node]
+    while left:
+        for user in left.pop().users:
+            if str(user.target).startswith("<built-in function"):
+                left += [user] if user not in seen else []
+                seen.add(user)
+            elif not str(user.target).startswith(("aten._assert", "aten.sym_constrain")):
+                return False
+    return True
 
 
 def _arrays(fake: Any) -> bool:

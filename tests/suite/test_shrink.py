@@ -125,3 +125,11 @@ def test_a_loop_over_time_becomes_shorter(tmp_path: Path) -> None:
 def test_loops_are_what_comes_many_times_in_a_row() -> None:
     assert loops_as_one(["a", *"bc" * 12, "b", "d"]) == ("a", "loop", "b", "c", "b", "d")
     assert loops_as_one([*"ab" * 11]) == (*"ab" * 11,)
+
+
+def test_inputs_may_follow_from_numbers_that_were_drawn(tmp_path: Path) -> None:
+    """Fake arrays have no numbers: a file that asks for one still has smaller sizes."""
+    file = task(tmp_path, ".clamp(max=x.max().item())")
+    drawn = file.text.replace("[torch.rand(batch_size, features)]", "[torch.rand(1).item() * torch.rand(batch_size, features)]")
+    file = TaskFile(file.path, drawn)
+    assert "item() * torch" in drawn and said(file, reduced(file)) == "batch_size 128 -> 8, features 1024 -> 32"

@@ -250,3 +250,57 @@ def test_what_is_written_in_other_functions_stands_on_the_users_line() -> None:
     op = pk.from_torch(lambda x: x.cov() + torch.corrcoef(x), (normal(3, 4),))
     assert {str(o.loc).rpartition(":")[0].rpartition("/")[2] for o in op.trace().body.ops if o.loc} == {"test_functions.py"}
     assert (torch.cov, vars(torch.Tensor).get("cov")) == before
+
+
+# ---- numbers inside arrays as places ----------------------------------------------------------------------------------
+
+
+def test_a_number_inside_an_array_says_where_to_write() -> None:
+    """PyTorch's export refuses such a number among others, and as a 0-dim array."""
+    def written(cache: Any, new: Any, at: Any) -> Any:
+        for n in range(new.shape[1]):
+            cache[:, at[n].item(), :] = new[:, n]
+        cache[..., None, at[0], 1:] = 2.0
+        cache[-1, at[1].item(), at[0].item()] = new[0, 0, 0]
+        return cache
+
+    def alone(x: Any, at: Any) -> Any:
+        x[at[2].item()] = x[0]
+        x[:, 1][at[0]] = 3
+        return x
+
+    given = normal(2, 5, 4), normal(2, 3, 4), torch.tensor([3, -2, 0])
+    is_right(lambda cache, new, at: written(cache.clone(), new, at), *given)
+    is_right(lambda x, at: alone(x.clone(), at), normal(4, 6), torch.tensor([-1, 0, 2]))
+
+
+def test_what_follows_from_a_number_inside_an_array_is_no_hole() -> None:
+    """The bounds of a slice pass through truths that only look like PyTorch's assertions."""
+    with pytest.raises(MissingRuleError, match="numbers inside an array"):
+        pk.from_torch(lambda x, y, at: x.narrow(1, at[0].item(), 2) + y, (normal(2, 8), normal(2, 2), torch.tensor([3])))
+
+
+def test_constant_results_are_refused_with_a_way_out() -> None:
+    with pytest.raises(MissingRuleError, match="results are constant") as refused:
+        pk.from_torch(lambda n: torch.arange(n)[:, None] >= torch.arange(n), (5,))
+    assert "call it once" in refused.value.hint
+
+
+# ---- dtypes -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float64])
+def test_real_arrays_are_compared_with_complex_numbers(dtype: Any) -> None:
+    x = torch.tensor([5, 0.25, -2]).to(dtype)
+    agrees(lambda x: (torch.ne(x, 0.25 + 0j), torch.eq(x, 5 + 1j), x == torch.tensor(5 + 0j)), x)
+
+
+@pytest.mark.skipif(not hasattr(F, "grouped_mm"), reason="this PyTorch has no grouped_mm")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_grouped_products_have_any_floats(dtype: Any) -> None:
+    """PyTorch says their shapes for bf16 alone."""
+    ends = torch.tensor([2, 3, 12], dtype=torch.int32)
+    for a, b, given in (((12, 16), (3, 16, 8), (ends,)), ((3, 4, 16), (3, 16, 8), ()), ((3, 5, 16), (16, 12), (ends,)),
+                        ((7, 12), (12, 5), (ends,))):  # fmt: skip
+        agrees(lambda a, b, *offs: F.grouped_mm(a, b, offs=offs[0] if offs else None), normal(*a).to(dtype),
+               normal(*b).to(dtype), *given)  # fmt: skip

@@ -13,7 +13,7 @@ from portakern.torch_import.aten import factors
 from portakern.torch_import.aten.complexes import Complex, complex_rule, length, on_complex, square, times
 from portakern.torch_import.aten.reductions import count, fold, vector_norm
 from portakern.torch_import.aten.trigonometry import angle
-from portakern.torch_import.rules import RULES, Call, axes_of, number, spread, value
+from portakern.torch_import.rules import RULES, Call, axes_of, is_float, number, spread, value
 from portakern.torch_import.types import NotImported
 
 Pair = tuple[Traced, Traced]
@@ -138,7 +138,9 @@ def _(call: Call, x: Any, **kwargs: Any) -> Complex:
 
 
 def _parts(a: Any, b: Any) -> tuple[Traced, Traced]:
-    dtype = next(x.real.type.dtype for x in (a, b) if isinstance(x, Complex))
+    arrays = [x.real if isinstance(x, Complex) else x for x in (a, b) if isinstance(x, Complex | Traced)]
+    floats = {x.type.dtype for x in arrays if is_float(x.type.dtype)}
+    dtype = "f64" if "f64" in floats else "f16" if floats == {"f16"} else "f32"  # of the complex numbers that PyTorch compares
     a, b = Complex.of(a, dtype), Complex.of(b, dtype)
     return ew.equal(a.real, b.real), ew.equal(a.imag, b.imag)
 
