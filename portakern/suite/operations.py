@@ -62,6 +62,17 @@ def operations_of(made: Callable[[], tuple[Any, tuple[Any, ...]]]) -> tuple[str,
     return None
 
 
+def runs(made: Callable[[], tuple[Any, tuple[Any, ...]]]) -> bool:
+    """Whether the model runs on the inputs that ``made`` gives."""
+    import torch
+
+    with _quiet(), contextlib.suppress(Exception), torch.no_grad():  # what the task's own code raises at these sizes
+        model, inputs = made()
+        model(*inputs)
+        return True
+    return False
+
+
 def _of_one_step(layer: Callable[..., Any], lines: Any, *args: Any) -> Any:
     """A recurrent layer's results from one step of ``lines``: their shapes are those of all steps.
 

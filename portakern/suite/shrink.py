@@ -1,8 +1,8 @@
 """A task at small sizes of the same structure, found by making its numbers smaller.
 
 A choice holds where the model, run on fake tensors, does the same operations in the same order as at the asked sizes; what it
-does many times in a row, as an unrolled loop over time does, it may do fewer times.  Where this takes too long to look at, it
-is enough that the model runs.
+does many times in a row, as an unrolled loop over time does, it may do fewer times.  Where this takes too long to look at, or
+where fake tensors cannot follow it, as into numpy, it is enough that the model runs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from portakern.suite.operations import SEARCH_S, operations_of
+from portakern.suite.operations import SEARCH_S, operations_of, runs
 
 SMALL = 8
 """Numbers up to this stay: windows, strides, groups, heads."""
@@ -86,7 +86,7 @@ def reduced(task: Sized) -> dict[int, int]:
     begun = time.monotonic()
     first = {i: n for i, (_, v) in enumerate(task.sites) if (n := next(candidates(task, i), v)) < v}
     if wanted is None:  # it does not run, or takes long to look at, as an unrolled loop over time does
-        return first if first and operations(task, first) is not None else {}
+        return first if first and (operations(task, first) is not None or runs(lambda: task.made(first))) else {}
     if not first or operations(task, first) == wanted:
         return first
     chosen: dict[int, int] = {}

@@ -20,7 +20,7 @@ from portakern.torch_import.aten.without import KEPT, LINES, base_of
 from portakern.torch_import.callables import as_module, code_of, name_of
 from portakern.torch_import.examples import check_examples, is_traced, listed
 from portakern.torch_import.known import known_numbers
-from portakern.torch_import.refusals import is_about_numbers, refusal
+from portakern.torch_import.refusals import is_about_numbers, is_about_numpy, refusal
 from portakern.torch_import.rewritten import rewritten
 from portakern.torch_import.surroundings import converted_in_place, quiet, unchanged_globals, unchecked_numbers
 from portakern.torch_import.trees import flattened, leaves, mapped, nested, plain
@@ -63,11 +63,11 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     simple, named = mapped(lambda x: x if is_traced(x) else None, plain((args, kwargs)))
     shapes = _shapes(module.forward, simple, named, dynamic)
 
-    def exported(gradients: bool, known: bool, fixed: bool) -> Any:
+    def exported(gradients: bool, known: bool, fixed: bool, strict: bool) -> Any:
         with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
               unchecked_numbers(), converted_in_place(), rewritten(), _recurrences_of_one_step(),
               _followed(module, args, kwargs, known, fixed) as asked_for):  # fmt: skip
-            found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=False)
+            found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=strict)
             found = found.run_decompositions(_decompositions())
         _refuse_changing(asked_for, found, loc)
         return found
@@ -84,13 +84,14 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     return Captured(made, module, loc, shapes.symbols(made))
 
 
-def _persistently(exported: Callable[[bool, bool, bool], Any], fixed: bool, stateful: bool) -> Any:
-    """What ``exported(gradients, known, fixed)`` gives: with gradients if a forward asks autograd for some, with numbers that
-    are known, and then with those of buffers, if Python cannot go on without."""
+def _persistently(exported: Callable[[bool, bool, bool, bool], Any], fixed: bool, stateful: bool) -> Any:
+    """What ``exported(gradients, known, fixed, strict)`` gives: with gradients if a forward asks autograd for some, with numbers
+    that are known, and then with those of buffers, if Python cannot go on without.  Numpy's functions are followed by reading
+    Python's bytecode (``strict``), which knows them as PyTorch's; what is refused there, is refused as it was before."""
     gradients, known = False, fixed
     while True:
         try:
-            return exported(gradients, known, fixed)
+            return exported(gradients, known, fixed, False)
         except Exception as error:  # whatever PyTorch raises
             if "require grad" in str(error) and not gradients:
                 gradients = True
@@ -98,6 +99,10 @@ def _persistently(exported: Callable[[bool, bool, bool], Any], fixed: bool, stat
                 known = True
             elif is_about_numbers(error) and stateful and not fixed:
                 fixed = True
+            elif is_about_numpy(error):
+                with contextlib.suppress(Exception):
+                    return exported(gradients, False, False, True)
+                raise
             else:
                 raise
 

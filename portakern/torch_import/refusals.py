@@ -29,6 +29,7 @@ class Refusal:
 
 
 _DATA = r"GuardOnDataDependentSymNode|data-dependent|DataDependentOutputException|Cannot call .*item|aten\._local_scalar_dense"
+_NUMPY = r"\.numpy\(\) is not supported|Numpy|numpy"
 _ONE_SHAPE = "a kernel has one course for all numbers"
 
 REFUSALS = (
@@ -46,7 +47,7 @@ REFUSALS = (
     Refusal(_DATA, f"Python decides by a number inside an array, and {_ONE_SHAPE}",
             "compute both and choose with torch.where(condition, yes, no); what does not change between calls is given as a "
             "bool or int and is fixed by the import"),
-    Refusal(r"\.numpy\(\) is not supported|Numpy|numpy", "the array leaves PyTorch for numpy",
+    Refusal(_NUMPY, "the array leaves PyTorch for numpy",
             "write this part with functions of torch, which have the same names for the most part"),
     Refusal(r"Cannot access data pointer|data_ptr", "it asks where an array lies, as kernels of others do",
             "import the module with its plain PyTorch form of this part (many have an option such as use_triton=False)"),
@@ -66,6 +67,11 @@ REFUSALS = (
 def is_about_numbers(error: Exception) -> bool:
     """Whether Python needed to know a number inside an array."""
     return bool(re.search(_DATA, f"{type(error).__name__}: {error}"))
+
+
+def is_about_numpy(error: Exception) -> bool:
+    """Whether an array left PyTorch for numpy."""
+    return bool(re.search(_NUMPY, f"{type(error).__name__}: {error}"))
 
 
 def refusal(error: Exception, module: Any, loc: Loc | None, run: Callable[[], Any], example: str,

@@ -133,3 +133,8 @@ def test_inputs_may_follow_from_numbers_that_were_drawn(tmp_path: Path) -> None:
     drawn = file.text.replace("[torch.rand(batch_size, features)]", "[torch.rand(1).item() * torch.rand(batch_size, features)]")
     file = TaskFile(file.path, drawn)
     assert "item() * torch" in drawn and said(file, reduced(file)) == "batch_size 128 -> 8, features 1024 -> 32"
+
+
+def test_what_fake_arrays_cannot_follow_runs_at_small_sizes(tmp_path: Path) -> None:
+    file = task(tmp_path, ".detach().numpy().cumsum(1)")
+    assert said(file, reduced(file)) == "batch_size 128 -> 8, features 1024 -> 32"

@@ -304,3 +304,23 @@ def test_grouped_products_have_any_floats(dtype: Any) -> None:
                         ((7, 12), (12, 5), (ends,))):  # fmt: skip
         agrees(lambda a, b, *offs: F.grouped_mm(a, b, offs=offs[0] if offs else None), normal(*a).to(dtype),
                normal(*b).to(dtype), *given)  # fmt: skip
+
+
+# ---- numpy ------------------------------------------------------------------------------------------------------------
+
+
+def test_functions_of_numpy_are_followed() -> None:
+    """Those that PyTorch knows: the array is on its way to numpy and back, and the weight is the module's."""
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Linear(4, 4)
+
+        def forward(self, x: Any, dim: int) -> Any:
+            sums = np.cumsum(x.detach().cpu().numpy(), axis=dim, dtype=np.float32)
+            return self.scale(torch.from_numpy(np.tanh(sums)))
+
+    op = pk.from_torch(Sums(), (normal(3, 4), 1))
+    assert set(op.paths.values()) == {"scale.weight", "scale.bias"}
+    (row,) = pk.check(op, ["cpp:cpu"]).rows
+    assert row.correct and agreement(op), row.error

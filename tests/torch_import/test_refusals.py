@@ -64,7 +64,7 @@ def sizes(x: Any) -> Any:
 
 
 def to_numpy(x: Any) -> Any:
-    return torch.from_numpy(np.tanh(x.numpy()))
+    return torch.from_numpy(np.interp(x.numpy(), [0, 1], [2, 3]))
 
 
 def fails(x: Any) -> Any:
@@ -103,7 +103,7 @@ def caches(x: Any) -> Any:
     (experts, SpecError, "for row in", "a loop over as many elements as numbers", "loop over all of them"),
     (asserts, SpecError, "assert (x", "an assertion about numbers", "is_exporting"),
     (sizes, SpecError, "x.new_zeros(int", "Python needs to know a number", "as an int"),
-    (to_numpy, SpecError, "np.tanh", "leaves PyTorch for numpy", "functions of torch"),
+    (to_numpy, SpecError, "np.interp", "leaves PyTorch for numpy", "functions of torch"),
     (keeps, SpecError, "def keeps", "changes the global variable HISTORY", "make HISTORY an input"),
     (counts, SpecError, "def counts", "changes the global variable CALLS", "make CALLS an input"),
     (fails, UsageError, "return x @ x", r"does not run on the example inputs \(f32\[3, 4\]\): RuntimeError: mat1", "shapes"),
