@@ -87,7 +87,7 @@ class Case:
         with tempfile.TemporaryDirectory() as folder:  # the file reads the JSON that stands beside it
             beside = Path(folder) / Path(self.file.path).name
             beside.with_suffix(".json").write_text(json.dumps(_replaced(json.loads(self.described), changed)) + "\n")
-            scope = executed(ast.parse(self.file.text), str(beside))
+            scope = executed(ast.parse(self.file.text), self.file.path, str(beside))  # errors name the suite's own file
             return scope["Model"](*entries(scope, "get_init_inputs")), tuple(scope["get_input_groups"]()[0])
 
 

@@ -64,10 +64,11 @@ class TaskFile:
         return LoadedTask(model, args, size="reduced" if numbers else "asked", note=said(self, numbers))
 
 
-def executed(tree: ast.Module, path: str) -> dict[str, Any]:
-    """The names of a file of Python, executed as a module that stands at ``path``."""
+def executed(tree: ast.Module, path: str, beside: str = "") -> dict[str, Any]:
+    """The names of a file of Python, executed as a module that stands at ``path``, or for its own code at ``beside``, where it
+    finds other files."""
     module = types.ModuleType(f"portakern_task_{Path(path).stem}")
-    module.__file__ = path
+    module.__file__ = beside or path
     sys.modules[module.__name__] = module  # dataclasses and the like look their module up
     exec(compile(tree, path, "exec"), module.__dict__)
     return module.__dict__

@@ -116,6 +116,8 @@ def test_multikernelbench_has_files_of_one_size_and_files_with_cases(tmp_path: P
     assert [c.note for c in cases] == ["case 0, size 128 -> 8, size 32 -> 4", "case 1, size 512 -> 16, size 32 -> 4",
                                        "case 2, size 4096 -> 64, size 32 -> 4"]  # fmt: skip
     assert all(int(c.args[2].max()) < len(c.args[0]) for c in cases), "indices stay within the smaller array"
+    where = type(cases[0].module).forward.__code__.co_filename
+    assert where == str(root / "npukernelbench_level1" / "2_select.py"), "errors name a file that stays"
 
 
 def test_multikernelbench_has_files_that_only_import_the_vendors_package(tmp_path: Path) -> None:
