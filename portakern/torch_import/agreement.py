@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from portakern.dtypes import DTYPES
-from portakern.errors import PortakernError
+from portakern.errors import PortakernError, UsageError
 from portakern.ir import oracle
 from portakern.ir.core import Op
 from portakern.ir.tensor import ArgFold, Convert, KeySort, RandomBits, Sort, TensorProgram, tensor_type
@@ -185,8 +185,13 @@ def _run(operator: ImportedOperator, double: bool, example: tuple[tuple[Any, ...
         try:
             made = module(*given[0], **given[1])
         except Exception as error:  # whatever PyTorch or the module's own code raises
-            said = f"PyTorch does not run {operator.name}{' in float64' if double else ''}: {type(error).__name__}: {error}"
-            raise PortakernError("no-float64", said, where=str(operator.loc or "")) from error
+            raised, where = f"{type(error).__name__}: {error}", str(operator.loc or "")
+            if double:
+                raise PortakernError("no-float64", f"PyTorch does not run {operator.name} in float64: {raised}",
+                                     where=where) from error  # fmt: skip
+            raise UsageError(f"PyTorch does not run {operator.name} on its example: {raised}", where=where,
+                             hint="give an example that fits: imports look at shapes and not at numbers, as indices beyond "
+                                  "an array") from error  # fmt: skip
     return [as_numpy(x) for x in leaves(made) if isinstance(x, torch.Tensor)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import portakern as pk
-from portakern.errors import PortakernError
+from portakern.errors import PortakernError, UsageError
 from portakern.torch_import import agreement as agreements
 from portakern.torch_import.agreement import agreement, in_float64
 from portakern.torch_import.rules import RULES
@@ -97,3 +97,12 @@ def test_a_module_that_does_not_run_in_float64_is_held_by_its_graph() -> None:
     with pytest.raises(PortakernError, match="does not run"):
         in_float64(op)
     assert agreement(op).compared == ("out",) and agreement(op)
+
+
+@pytest.mark.quick
+def test_an_example_beyond_its_arrays_is_the_users_to_mend() -> None:
+    """Imports do not look at numbers, so PyTorch is the first to say it."""
+    op = pk.from_torch(lambda x, i: x[i] * 2, (torch.randn(4), torch.tensor([7])))
+    with pytest.raises(UsageError, match="on its example: IndexError: index 7") as caught:
+        agreement(op)
+    assert "give an example that fits" in caught.value.hint
