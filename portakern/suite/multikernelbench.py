@@ -55,8 +55,8 @@ def _calls_vendor(text: str) -> bool:
     """Whether code, not only a comment or an import, names something of the vendor's package."""
     if VENDOR not in text:
         return False
-    return any(isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == VENDOR
-               or isinstance(n, ast.ImportFrom) and (n.module or "").partition(".")[0] == VENDOR
+    return any((isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == VENDOR)
+               or (isinstance(n, ast.ImportFrom) and (n.module or "").partition(".")[0] == VENDOR)
                for n in ast.walk(ast.parse(text)))  # fmt: skip
 
 

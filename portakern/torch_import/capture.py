@@ -85,9 +85,9 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
 
 
 def _persistently(exported: Callable[[bool, bool, bool, bool], Any], fixed: bool, stateful: bool) -> Any:
-    """What ``exported(gradients, known, fixed, strict)`` gives: with gradients if a forward asks autograd for some, with numbers
-    that are known, and then with those of buffers, if Python cannot go on without.  Numpy's functions are followed by reading
-    Python's bytecode (``strict``), which knows them as PyTorch's; what is refused there, is refused as it was before."""
+    """What ``exported(gradients, known, fixed, strict)`` gives: with gradients if a forward asks autograd for some, with
+    numbers that are known, and then with those of buffers, if Python cannot go on without.  Numpy's functions are followed by
+    reading Python's bytecode (``strict``), which knows them as PyTorch's; what is refused there, is refused as before."""
     gradients, known = False, fixed
     while True:
         try:

@@ -59,8 +59,7 @@ def _set_at_numbers(self: Any, index: Any, given: Any) -> None:
 
     each = index if isinstance(index, tuple) else (index,)
     numbers = [n for n, x in enumerate(each) if _is_number_inside(x)]
-    if not numbers or not all(n in numbers or x is None or x is Ellipsis or isinstance(x, int | slice) and not isinstance(x, bool)
-                              for n, x in enumerate(each)):  # fmt: skip
+    if not numbers or not all(n in numbers or _is_plain(x) for n, x in enumerate(each)):
         torch._C.TensorBase.__setitem__(self, index, given)
         return
     lines = self[tuple(slice(None) if n in numbers else x for n, x in enumerate(each))]
@@ -86,6 +85,10 @@ def _spread_to(lines: Any, dims: Sequence[int], given: Any) -> Any:
     for dim in sorted(dims):
         value = value.unsqueeze(dim)
     return value
+
+
+def _is_plain(x: Any) -> bool:
+    return x is None or x is Ellipsis or (isinstance(x, int | slice) and not isinstance(x, bool))
 
 
 def _is_number_inside(x: Any) -> bool:
