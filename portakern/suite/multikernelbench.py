@@ -79,8 +79,9 @@ class Case:
 
     @property
     def sites(self) -> tuple[tuple[str, int], ...]:
-        sizes = {n for shape in _shapes(json.loads(self.described)) for n in shape if n > SMALL}
-        return tuple(("size", n) for n in sorted(sizes, reverse=True))
+        described = json.loads(self.described)
+        sizes = {*(n for shape in _shapes(described) for n in shape), *_indexed(described)}
+        return tuple(("size", n) for n in sorted(sizes, reverse=True) if n > SMALL)
 
     def made(self, numbers: Numbers) -> tuple[Any, tuple[Any, ...]]:
         changed = {self.sites[i][1]: n for i, n in numbers.items()}
@@ -119,6 +120,14 @@ def _shapes(described: Any) -> Iterator[list[int]]:
         yield from given.get("shapes") or ([given["shape"]] if given.get("shape") else [])
 
 
+def _indexed(described: Any) -> set[int]:
+    """Arguments that say how long something is that indices go into: their range ends there, or one below."""
+    given = described["inputs"]
+    ranges = [g["range"] for g in given if isinstance(g.get("range"), list)]
+    ends = {r[1] + d for r in ranges if len(r) == 2 and type(r[1]) is int for d in (0, 1)}
+    return {g["value"] for g in given if g.get("type") == "attr" and type(g.get("value")) is int} & ends
+
+
 def _replaced(described: Any, changed: Mapping[int, int], key: str = "") -> Any:
     """``described`` with other numbers, in shapes and in arguments; a range of indices ends one below its size."""
     if isinstance(described, dict):
@@ -127,7 +136,9 @@ def _replaced(described: Any, changed: Mapping[int, int], key: str = "") -> Any:
         return [_replaced(v, changed, key) for v in described]
     if type(described) is not int:
         return described
-    return changed.get(described + 1, described + 1) - 1 if key == "range" else changed.get(described, described)
+    if key != "range":
+        return changed.get(described, described)
+    return next((changed[n] - 1 for n in (described + 1, described) if n in changed), described)
 
 
 adapter = MultiKernelBench()

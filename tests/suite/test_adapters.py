@@ -120,6 +120,17 @@ def test_multikernelbench_has_files_of_one_size_and_files_with_cases(tmp_path: P
     assert where == str(root / "npukernelbench_level1" / "2_select.py"), "errors name a file that stays"
 
 
+def test_multikernelbench_makes_the_length_smaller_that_indices_go_into(tmp_path: Path) -> None:
+    root = tmp_path / "reference" / "npukernelbench_level1"
+    write(root / "3_count.py", GROUPS.replace("torch.index_select(x, dim, index)", "torch.bincount(index, minlength=dim) * x[0]"))
+    case = {"inputs": [{"name": "x", "type": "tensor", "dtype": "float32", "shape": [2]},
+                       {"name": "dim", "type": "attr", "dtype": "int", "value": 50000},
+                       {"name": "index", "type": "tensor", "dtype": "int64", "shape": [4], "range": [0, 50000]}]}  # fmt: skip
+    write(root / "3_count.json", json.dumps(case))
+    (one,) = loaded(MultiKernelBench(), tmp_path, "npukernelbench_level1/3_count")
+    assert one.note == "case 0, size 50000 -> 128" and int(one.args[2].max()) < one.args[1] == 128
+
+
 def test_multikernelbench_has_files_that_only_import_the_vendors_package(tmp_path: Path) -> None:
     """``torch_npu`` is not installed here; of two files that name it, only one needs it."""
     root = tmp_path / "reference" / "npukernelbench_level2"
