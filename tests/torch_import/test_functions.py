@@ -324,3 +324,28 @@ def test_functions_of_numpy_are_followed() -> None:
     assert set(op.paths.values()) == {"scale.weight", "scale.bias"}
     (row,) = pk.check(op, ["cpp:cpu"]).rows
     assert row.correct and agreement(op), row.error
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------
+
+
+def lies(x: Any) -> Any:
+    """Strides over arrays that begin somewhere in memory, or whose dims lie in another order."""
+    part, turned, middle = x[2:], (x * 2).t(), (x + 1).reshape(2, 4, 4).permute(1, 2, 0)
+    return (part.as_strided((2, 2), (3, 1), 9), part.as_strided((2, 2), (3, 1)), turned.as_strided((2, 3), (4, 1), 1),
+            middle.as_strided((3, 2), (5, 2)), torch.as_strided_scatter(turned, x[:2, :2], (2, 2), (5, 1), 3),
+            torch.as_strided_scatter(part, x[:2, 1:3], (2, 2), (5, 1), 8))  # fmt: skip
+
+
+def test_strides_go_over_memory_as_it_lies() -> None:
+    is_right(lies, normal(8, 4))
+
+
+@pytest.mark.parametrize(("function", "why"), [
+    (lambda x: x[2:].as_strided((2, 2), (3, 1), 0), "outside of the array that it is called on"),
+    (lambda x: x[:2].as_strided((3, 4), (4, 1)), "outside of the array that it is called on"),
+    (lambda x: x[:, :3].as_strided((2, 2), (3, 1)), "gaps between its elements in memory"),
+], ids=str)  # fmt: skip
+def test_strides_into_other_memory_are_refused(function: Any, why: str) -> None:
+    with pytest.raises(MissingRuleError, match=why):
+        pk.from_torch(function, (normal(8, 4),))
