@@ -64,7 +64,7 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     shapes = _shapes(module.forward, simple, named, dynamic)
 
     def exported(gradients: bool, known: bool, fixed: bool, strict: bool) -> Any:
-        with (in_mode(module, train), state_as_buffers(module), torch.set_grad_enabled(gradients), quiet(),
+        with (in_mode(module, train), state_as_buffers(module), _buffers_once(module), torch.set_grad_enabled(gradients), quiet(),
               unchecked_numbers(), converted_in_place(), rewritten(), _recurrences_of_one_step(),
               _followed(module, args, kwargs, known, fixed) as asked_for):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=strict)
@@ -266,6 +266,35 @@ def state_as_buffers(module: Any) -> Iterator[None]:
             del part._buffers[name]
             part._non_persistent_buffers_set.discard(name)
             setattr(part, name, x)
+
+
+@contextlib.contextmanager
+def _buffers_once(module: Any) -> Iterator[None]:
+    """A buffer that parts of ``module`` have under several names, as ``register_buffer("mean", norm.running_mean)`` makes them,
+    under its first one; the others read and write that.  PyTorch does not export what is written to a buffer of two names."""
+    first: dict[int, tuple[Any, str]] = {}
+    changed: list[tuple[Any, type, dict[str, Any]]] = []
+    for part in module.modules():
+        held, own = dict(part._buffers), type(part)
+        places = {name: first.setdefault(id(x), (part, name)) for name, x in held.items() if x is not None}
+        others = {name: place for name, place in places.items() if place != (part, name)}
+        if others:
+            changed.append((part, own, held))
+            for name in others:
+                del part._buffers[name]
+            part.__class__ = type(own.__name__, (own,), {"__module__": own.__module__, "__qualname__": own.__qualname__,
+                                                         **{name: _kept_at(*place) for name, place in others.items()}})
+    try:
+        yield
+    finally:
+        for part, own, held in changed:
+            part.__class__ = own
+            part._buffers.clear()
+            part._buffers.update(held)
+
+
+def _kept_at(part: Any, name: str) -> property:
+    return property(lambda self: getattr(part, name), lambda self, x: setattr(part, name, x))
 
 
 @cache

@@ -349,3 +349,26 @@ def test_strides_go_over_memory_as_it_lies() -> None:
 def test_strides_into_other_memory_are_refused(function: Any, why: str) -> None:
     with pytest.raises(MissingRuleError, match=why):
         pk.from_torch(function, (normal(8, 4),))
+
+
+def test_a_buffer_of_two_names_is_written_once() -> None:
+    """PyTorch's export fails on what is written to a buffer that a module has twice."""
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm1d(4)
+            self.register_buffer("mean", self.norm.running_mean)
+            self.spread = self.norm.running_var
+
+        def forward(self, x: Any) -> Any:
+            made = F.batch_norm(x, self.mean, self.spread, self.norm.weight, self.norm.bias, training=True)
+            return made + self.norm.running_mean
+
+    module = Twice()
+    before = [(name, id(x)) for name, x in module.named_buffers(remove_duplicate=False)]
+    op = pk.from_torch(module, (normal(6, 4),))
+    assert type(module.norm) is nn.BatchNorm1d
+    assert [(name, id(x)) for name, x in module.named_buffers(remove_duplicate=False)] == before
+    assert sorted(op.updates.values()) == ["mean", "spread"]
+    (row,) = pk.check(op, ["cpp:cpu"]).rows
+    assert row.correct and agreement(op), row.error
