@@ -64,8 +64,8 @@ def capture(given: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynami
     shapes = _shapes(module.forward, simple, named, dynamic)
 
     def exported(gradients: bool, known: bool, fixed: bool, strict: bool) -> Any:
-        with (in_mode(module, train), state_as_buffers(module), _buffers_once(module), torch.set_grad_enabled(gradients), quiet(),
-              unchecked_numbers(), converted_in_place(), rewritten(), _recurrences_of_one_step(),
+        with (in_mode(module, train), state_as_buffers(module), _buffers_once(module), torch.set_grad_enabled(gradients),
+              quiet(), unchecked_numbers(), converted_in_place(), rewritten(), _recurrences_of_one_step(),
               _followed(module, args, kwargs, known, fixed) as asked_for):  # fmt: skip
             found = torch.export.export(module, simple, named, dynamic_shapes=shapes.asked, strict=strict)
             found = found.run_decompositions(_decompositions())

@@ -21,6 +21,10 @@ SIZED = frozenset({"pad", "reshape", "view", "expand", "repeat", "split", "zeros
 """Operations whose sequences are numbers, and no arrays to join."""
 
 
+NUMBERED = frozenset({"batch_norm", "instance_norm", "layer_norm", "group_norm"})
+"""Functions that take arrays of one for their numbers (eps, momentum), and ask for them in C++."""
+
+
 class Values:
     """The arrays of a graph that is being recorded whose numbers are known, each with the buffers that it follows from.
 
@@ -160,7 +164,14 @@ def _mode() -> Any:
             elif any(isinstance(x, list | tuple) for x in args):
                 sized = getattr(function, "__name__", "") in SIZED
                 args = tuple(self.sizes(x, sized) if type(x) in (list, tuple) else x for x in args)
+            if getattr(function, "__name__", "") in NUMBERED:
+                args, kwargs = tuple(self.number(x) for x in args), {k: self.number(x) for k, x in kwargs.items()}
             return function(*args, **kwargs)
+
+        def number(self, x: Any) -> Any:
+            """A number in place of an array of one without dims, if it is known."""
+            known = self.value(x) if isinstance(x, tensor) and not x.ndim else None
+            return x if known is None else _apart_from_modes(lambda v: v.item(), [known], {})
 
         def stays(self, function: Any, x: Any) -> bool:
             """Whether a number is a scalar of the program, which may be another one at the next call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -361,8 +361,8 @@ def test_a_buffer_of_two_names_is_written_once() -> None:
             self.spread = self.norm.running_var
 
         def forward(self, x: Any) -> Any:
-            made = F.batch_norm(x, self.mean, self.spread, self.norm.weight, self.norm.bias, training=True)
-            return made + self.norm.running_mean
+            norm: Any = self.norm
+            return F.batch_norm(x, cast(Any, self.mean), self.spread, norm.weight, norm.bias, training=True) + norm.running_mean
 
     module = Twice()
     before = [(name, id(x)) for name, x in module.named_buffers(remove_duplicate=False)]
@@ -372,3 +372,20 @@ def test_a_buffer_of_two_names_is_written_once() -> None:
     assert sorted(op.updates.values()) == ["mean", "spread"]
     (row,) = pk.check(op, ["cpp:cpu"]).rows
     assert row.correct and agreement(op), row.error
+
+
+def test_an_eps_that_is_a_buffer_is_a_number() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("eps", torch.tensor(0.5))
+            self.register_buffer("momentum", torch.tensor(0.25))
+            self.register_buffer("mean", torch.zeros(4))
+            self.register_buffer("spread", torch.ones(4))
+
+        def forward(self, x: Any) -> Any:
+            held: Any = self
+            return F.batch_norm(x, held.mean, held.spread, training=True, momentum=held.momentum, eps=held.eps)
+
+    op = pk.from_torch(Normed(), (normal(6, 4),))
+    assert sorted(op.updates.values()) == ["mean", "spread"] and agreement(op)
