@@ -345,7 +345,7 @@ def test_strides_go_over_memory_as_it_lies() -> None:
     (lambda x: x[2:].as_strided((2, 2), (3, 1), 0), "outside of the array that it is called on"),
     (lambda x: x[:2].as_strided((3, 4), (4, 1)), "outside of the array that it is called on"),
     (lambda x: x[:, :3].as_strided((2, 2), (3, 1)), "gaps between its elements in memory"),
-], ids=str)  # fmt: skip
+], ids=("before", "beyond", "gaps"))  # fmt: skip
 def test_strides_into_other_memory_are_refused(function: Any, why: str) -> None:
     with pytest.raises(MissingRuleError, match=why):
         pk.from_torch(function, (normal(8, 4),))
