@@ -187,7 +187,7 @@ def precision_of(program: TensorProgram) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(products)
-        torch.backends.cudnn.allow_tf32 = convolutions
+        _allow_tf32_in_convolutions(convolutions)
 
 
 def _set_precision(program: TensorProgram) -> None:
@@ -195,7 +195,14 @@ def _set_precision(program: TensorProgram) -> None:
 
     tf32 = any(isinstance(op, t.Contract) and op.precision == "tf32" for op in program.body.ops)
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
+    _allow_tf32_in_convolutions(tf32)
+
+
+def _allow_tf32_in_convolutions(allowed: bool) -> None:
+    """``torch.backends.cudnn.allow_tf32``, which PyTorch's own testing modules, once imported, let nobody set by its name."""
+    import torch
+
+    torch._C._set_cudnn_allow_tf32(allowed)
 
 
 def _program_peer(name: str, library: str, subject: Subject) -> Peer:
