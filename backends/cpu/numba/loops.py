@@ -76,8 +76,9 @@ class LoopText(StoreText):
         if isinstance(op, Running):
             self._run_on(op)
         elif isinstance(op, Result):
-            if op not in self.arrays:
-                self.known[op] = self.known[op.source.body.args[op.index]]  # type: ignore[attr-defined]
+            carried = self.known.get(op.source.body.args[op.index])  # type: ignore[attr-defined]
+            if carried is not None:  # else an array holds it
+                self.known[op] = carried
         else:
             self.weights[op] = weight(op) + sum(self.weights.get(source(o), 0) for o in op.operands)
             self.held[op] = frozenset().union(*map(self._reads, op.operands))

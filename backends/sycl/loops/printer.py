@@ -124,7 +124,7 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
     def compute(self, op: Op, inline: bool) -> None:
         if isinstance(op, Result):
             arg = source(op.source.body.args[op.index])  # type: ignore[attr-defined]
-            if op not in self.storage and arg in self.names:
+            if arg in self.names:  # else an array holds it
                 self.names[op] = self.names[arg]
             return
         if isinstance(op, Running):

@@ -7,6 +7,7 @@ fit) go the usual way.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,11 @@ class Tiles:
         self.handle, self.builder, self.tl = interpreter.TensorHandle, interpreter.interpreter_builder, tl
         self._parts: dict[tuple[str, tuple[int, ...] | None], dict[str, Any]] = {}
         self.ranges: dict[tuple[int, int], Any] = {}
+        self._policies = _policies(interpreter.InterpreterBuilder.create_masked_load)
+
+    def load(self, pointers: Any, mask: Any, default: Any) -> Any:
+        """The builder's own load, around which others note what is read."""
+        return self.builder.create_masked_load(pointers, mask, default, *self._policies, False)
 
     def made(self, data: np.ndarray, kind: Any, block: bool) -> Any:
         """A tensor of ``data``; a scalar has one element and is no block."""
@@ -61,6 +67,13 @@ class Tiles:
         if limits is not None and (type(other) is float or not limits[0] <= other <= limits[1]):
             return None
         return number(other)
+
+
+def _policies(load: Callable[..., Any]) -> tuple[None, ...]:
+    """What a load is not told of caches: two words before Triton 3.9, one since; they stand between default and
+    ``is_volatile``."""
+    names = list(inspect.signature(load).parameters)
+    return (None,) * (names.index("is_volatile") - names.index("other") - 1)
 
 
 def quicken(tiles: Tiles, tensor: Any, scope: Any) -> None:
@@ -156,8 +169,7 @@ def _load(tiles: Tiles) -> Callable[[Any], Any]:
             if at is None or filled is None or filled.ndim:
                 return usual(pointer, mask=mask, other=other, **keywords)
             default = tiles.handle(np.full(at.shape, filled, NUMBERS[element.name]), element)
-            # The builder's own load, around which others note what is read.
-            loaded = tiles.builder.create_masked_load(pointer.handle, tiles.handle(at, tiles.tl.int1), default, None, False)
+            loaded = tiles.load(pointer.handle, tiles.handle(at, tiles.tl.int1), default)
             return tiles.made(loaded.data, element, True)
 
         return quick

@@ -13,7 +13,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,7 @@ def _prepare() -> None:
 def around(owner: Any, name: str, new: Callable[..., Any]) -> None:
     old = getattr(owner, name)
 
+    @wraps(old)
     def called(self: Any, *args: Any, **named: Any) -> Any:
         return new(old, self, *args, **named)
 

@@ -268,7 +268,10 @@ class LoopPlanner:
             if storage is None:
                 step.append((arg, value))
                 self.crossing.wanted.add(value)
-            elif self.arrays.of.get(value) is not storage and not self.is_left_in(storage, value):
+            elif self.is_left_in(storage, value):
+                # Where a loop over the tile goes around that loop, what it leaves is a variable, which is stored behind it.
+                self.arrays.of.update(dict.fromkeys(self.results[value.source, value.index], storage))  # type: ignore[attr-defined]
+            elif self.arrays.of.get(value) is not storage:
                 if isinstance(value, Arg) and value in self.arrays.of:
                     where = str(loop.loc or "")
                     raise LoweringError("a loop that exchanges carried tiles has no rule here", where=where)
@@ -276,8 +279,8 @@ class LoopPlanner:
         body = self.loops(items, bound, wide)
         if step:
             body.append(Write(Step(tuple(step))))
-        tail = [n for i in range(len(carried)) for r in self.results.get((loop, i), []) if carried[i] is None
-                for n in self.store_kept(r)]
+        left = [r for i, storage in enumerate(carried) if storage is None for r in self.results.get((loop, i), [])]
+        tail = [n for r in left if (kept := self.store_kept(r)) for n in (Compute(r), *kept)]
         return [Repeat(loop, carried, tuple(body)), *tail]
 
     def hand_on(self, items: list[Item], arg: Op, store: LocalStore) -> None:

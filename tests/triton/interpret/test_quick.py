@@ -122,3 +122,14 @@ def test_quick_operators_give_the_same_bits(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUN, str(tmp_path)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_words_for_caches_are_as_many_as_this_triton_has() -> None:
+    """One place for them in 3.9, two before."""
+    from portakern.backends.triton.interpret.quick import _policies
+
+    def now(self, ptrs, mask, other, cache_policy, is_volatile): ...
+    def before(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile): ...
+
+    assert _policies(now) == (None,)
+    assert _policies(before) == (None, None)
