@@ -412,8 +412,10 @@ def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
     """Blocks whose warps all load and multiply."""
     m, n, k, d = (nest.role(x)[0] for x in "mnkd")
     dtype = nest.dots or nest.io_dtype
-    bytes_, matrix = DTYPES[dtype].bytes, dtype in ("bf16", "f16")
-    deep = 32 if DTYPES[nest.scores or dtype].bytes == 1 else 16  # an instruction takes 32 bytes of each row
+    scored = nest.scores or dtype  # of queries and keys, where values may have another
+    bytes_, each, matrix = DTYPES[dtype].bytes, DTYPES[scored].bytes, dtype in ("bf16", "f16")
+    stay = matrix and scored not in ("f32", "f64")  # weights in registers, as fragments
+    deep = 32 if each == 1 else 16  # an instruction takes 32 bytes of each row
     width, features = (-(-int(a.extent) // to) * to if isinstance(a.extent, int) else 0 for a, to in ((k, deep), (d, 16)))
     if not width or not features or (not matrix and max(width, features) > WIDEST and _scores(nest) <= MOST_SCORES):
         return
@@ -427,8 +429,8 @@ def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
         if tiles[m.name] < tm and (tm, tn) != (16, 16):
             continue
         rows, cols = tiles[m.name], tiles[n.name]
-        scores = rows * cols * bytes_ * (not matrix or rows < 16 * warps)  # probabilities that pass through memory
-        shared = (rows * width + cols * (width + features) * stages) * bytes_ + scores
+        scores = rows * cols * bytes_ * (not stay or rows < 16 * warps)  # probabilities that pass through memory
+        shared = (rows * width + cols * width * stages) * each + cols * features * stages * bytes_ + scores
         alive = rows * (features + 2 * cols) // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
         if shared <= _shared(device) and alive <= TILE_REGISTERS:
             found.append(schedule(nest, tiles, warps, stages))

@@ -376,18 +376,21 @@ def _attention_fits(
 ) -> bool:
     cores = on_matrix_cores(device, nest.dots)
     wave = subgroup(device)
-    held = cores and deep <= LEFT_IN_REGISTERS
-    lds = stages * keys * (deep + wide) * element
-    lds += 0 if held else rows * deep * element
-    lds += 0 if cores else rows * keys * element
+    scored = dtype(nest.scores or nest.dots).bytes  # of queries and keys, where values may have another dtype
+    alike = cores == on_matrix_cores(device, nest.scores or nest.dots)
+    held = cores and alike and deep <= LEFT_IN_REGISTERS
+    step = keys * (deep * scored + wide * element)
+    lds = stages * step
+    lds += 0 if held else rows * deep * scored
+    lds += 0 if cores and alike else rows * keys * element
     part = rows // warps
     copies = 2 if device.has("wmma_replicated") else 1
     registers = part * (wide + 2 * keys) // wave  # accumulator, scores and probabilities
-    registers += part * deep * element // 4 * copies // wave if held else 0
-    registers += stages // 2 * keys * (deep + wide) * element // 4 // (warps * wave)
+    registers += part * deep * scored // 4 * copies // wave if held else 0
+    registers += stages // 2 * step // 4 // (warps * wave)
     registers += (part // 16 + 2) * 4 * copies  # fragments of one step
     budget = _register_budget(device) if warps < 8 else _register_budget(device) * 3 // 4
-    if stages > 1 and keys * max(deep, wide) * element > _HELD_BYTES * warps * wave:
+    if stages > 1 and keys * max(deep * scored, wide * element) > _HELD_BYTES * warps * wave:
         return False
     if cores and not device.has("mfma") and warps < 4 and keys * copies * deep > 16 * 128:
         return False

@@ -232,12 +232,13 @@ PK_DEVICE void dot(Tile<T, L>& acc, const Transposed<Lines<T, K, M>>& a, const L
     dot_lines(acc, a.of, b);
 }
 
-/// acc += p b where p was computed in registers from another product. Its fragments are taken as they are where every
-/// warp holds whole rows of p, and the same rows as of acc; else p goes through shared memory.
+/// acc += p b where p was computed in registers from another product. Its fragments are taken as they are where it lies in
+/// fragments (sums of products of floats do not) and every warp holds whole rows of p, the same as of acc; else p goes
+/// through shared memory.
 template <class T, class E, class P, class L, class B>
 PK_DEVICE void dot(Tile<T, L>& acc, const Tile<E, P>& p, const B& b) {
     static_assert(P::rows == L::rows && P::cols == B::rows && B::cols == L::cols, "sizes do not match");
-    if constexpr (half_width<E> && P::side == 1 && P::down == L::down) {
+    if constexpr (half_width<E> && P::fragments && P::side == 1 && P::down == L::down) {
         static_assert(P::cols % 16 == 0, "the contracted tile must be a multiple of 16");
 #pragma unroll
         for (int k = 0; k < P::cols; k += 16)
