@@ -198,6 +198,22 @@ def test_products_of_doubles_take_the_matrix_cores_where_there_are_such(isa: str
     assert instruction in built.asm
 
 
+@pytest.mark.parametrize("isa", ["gfx1100", "gfx1201"])
+def test_an_operand_that_few_threads_fetch_stays_in_registers(isa: str) -> None:
+    """32 of 64 threads have a share of it: what the others keep was read from private memory, by a flat load."""
+    needs_clang(isa)
+
+    @pk.operator
+    def product(x: pk.Tensor["M", "K"], w: pk.Tensor["K", "N"]):
+        return x @ w
+
+    schedule = "m=128,n=16,k=16,stages=2,warps=2"
+    text = str(pk.emit(product, f"hip:{isa}", "bf16", schedule, form="asm", M=30, K=45, N=32))
+    assert "global_load_b128" in text
+    assert not [line for line in text.splitlines() if "flat_load" in line or "scratch_" in line.split(";")[0]]
+
+
+
 def test_arguments_are_in_the_order_of_the_launch() -> None:
     source = emitted("softmax_long_open", "gfx942")
     assert source.launches[0].args == ("x", "y", "M", "N")

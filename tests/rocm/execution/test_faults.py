@@ -251,6 +251,29 @@ def test_what_the_right_kernels_compute() -> None:
     np.testing.assert_array_equal(joined, np.concatenate([X[32:64], X[:32]]) + X[32:96])
 
 
+FLAT_BEHIND = {
+    "gfx1201": ("s_load_b128 s[4:7], s[0:1], 0x0", "s_wait_kmcnt 0x0", "global_load_b32 v2, v1, s[4:5]", "flat_load_b32 v3, v[4:5]",
+                "s_wait_loadcnt 0x1", "s_wait_loadcnt_dscnt 0x0", "v_add_nc_u32_e32", "global_store_b32"),
+    "gfx942": ("s_load_dwordx4 s[4:7], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "global_load_dword v2, v1, s[4:5]",
+               "flat_load_dword v3, v[4:5]", "s_waitcnt vmcnt(1)", "s_waitcnt vmcnt(0) lgkmcnt(0)", "v_add_u32_e32",
+               "global_store_dword"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("isa", FLAT_BEHIND)
+def test_a_flat_load_behind_a_load_keeps_its_order_from_gfx10_on(isa: str) -> None:
+    arguments, here, load, flat, for_one, for_both, add, store = FLAT_BEHIND[isa]
+    body = "\n".join([
+        arguments, "v_lshlrev_b32_e32 v1, 2, v0", here, "v_mov_b32_e32 v4, s4", "v_mov_b32_e32 v5, s5", load, flat, for_one,
+        f"{add} v2, v2, v2", for_both, f"{add} v2, v2, v3", f"{store} v1, v2, s[6:7]"])  # fmt: skip
+    assembles(isa, text(isa, body))
+    if isa == "gfx1201":
+        np.testing.assert_array_equal(run(isa, body, X, count=32, threads=32), 2 * X[:32] + X[0])
+    else:
+        with pytest.raises(SimulatorError, match="missing wait: .* reads v2"):
+            run(isa, body, X)
+
+
 def test_full_counters_stall_and_are_no_fault() -> None:
     """More loads, LDS writes and stores than their counters count, and nothing that waits for them."""
     many = range(80)

@@ -130,7 +130,12 @@ PK_FN void fetch(Held<S>& share, const T* origin, int64_t row_stride, int64_t co
 #pragma unroll
   for (int u = 0; u < CopyShape<S>::per_thread; ++u) {
     const Unit<S> unit(u);
-    if (unit.there) fetch_unit<Bounded, S>(share.v[u], unit, origin, row_stride, col_stride, rows_left, cols_left);
+    if (unit.there) {
+      fetch_unit<Bounded, S>(share.v[u], unit, origin, row_stride, col_stride, rows_left, cols_left);
+    } else {
+      // Left alone, the old one would be read again from private memory, by a flat load from either address.
+      __builtin_memset(share.v[u], 0, sizeof share.v[u]);
+    }
   }
 }
 

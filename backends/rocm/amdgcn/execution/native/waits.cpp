@@ -18,6 +18,13 @@ int capacity(const Wave &w, Counter c) {
 
 bool ordered(Group g) { return g != kScalarLoads && g != kFlats; }
 
+// The group that an operation returns with in one counter. From gfx10 on a flat access, which counts as vector memory and as
+// LDS, keeps the order of both (LLVM, GCNSubtarget::hasFlatLgkmVMemCountInOrder); before, it may return early.
+Group group_in(const Wave &w, Group g, Counter c) {
+    if (g != kFlats || w.program->setup.generation < 100) return g;
+    return c == kLgkm ? kLocals : c == kVs ? kStores : kVectorMemoryGroup;
+}
+
 void retire(Pending &p, int slot) {
     Event &e = p.events[slot];
     if (e.dwords) {
@@ -77,7 +84,7 @@ void wait(Wave &w, Counter c, int count) {
     // The count says how many are outstanding, and not which: an operation is known to be done when as many later ones of its
     // own ordered group could account for all that may be outstanding, or when none is.
     for (int n = size - 1; n >= 0; --n) {
-        const Group g = p.events[queue[n]].group;
+        const Group g = group_in(w, p.events[queue[n]].group, c);
         done[n] = count == 0 || (ordered(g) && later[g] >= count);
         ++later[g];
     }

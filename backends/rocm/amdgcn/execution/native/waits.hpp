@@ -11,7 +11,8 @@ namespace machine {
 
 enum Counter : uint8_t { kVm, kLgkm, kExp, kVs, kKm, kCounters };  // gfx12: loadcnt, dscnt, expcnt, storecnt, kmcnt
 
-// Operations of one group return in the order of issue; those of kScalarLoads and kFlats in any order.
+// Operations of one group return in the order of issue; those of kScalarLoads in any order, as do those of
+// kFlats before gfx10.
 enum Group : uint8_t { kVectorMemoryGroup, kStores, kScratchStores, kLocals, kMessages, kScalarLoads, kFlats, kGroups };
 
 struct Event {
