@@ -255,4 +255,5 @@ def joined(found: Sequence[tuple[str, Verdict]]) -> Verdict:
     stages = tuple(s + where for where, v in found for s in v.stages)
     fingerprint = hashlib.blake2b("".join(v.fingerprint for v in verdicts).encode(), digest_size=16).hexdigest()
     left_out = tuple(s + where for where, v in found for s in v.left_out)
-    return Verdict(not failures, max(v.max_error_ratio for v in verdicts), failures, stages, fingerprint, left_out)
+    little = verdicts[0].little
+    return Verdict(not failures, max(v.max_error_ratio for v in verdicts), failures, stages, fingerprint, left_out, little)

@@ -18,7 +18,7 @@ import numpy as np
 from portakern.backend import Executable, HostBuffer
 from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.alike import count_of_differences, digest_of, same_bytes
-from portakern.check.bounds import Val
+from portakern.check.bounds import Val, says_little
 from portakern.check.buffers import POISON, Poison, damage, guarded, unwritten
 from portakern.check.compare import compare
 from portakern.check.expected import expected
@@ -61,7 +61,8 @@ class Verdict:
     """``correct`` is whether every stage in ``stages`` passed; ``max_error_ratio`` the largest error over its bound.
 
     ``fingerprint`` is a hash of every output of every stage: two executables with the same one did the same.  ``left_out`` are
-    stages for which there was no time.
+    stages for which there was no time.  ``little`` are outputs of whose numbers little is known, since what is allowed for
+    roundings in the stage ``values`` is a good part of their size.
     """
 
     correct: bool
@@ -70,6 +71,7 @@ class Verdict:
     stages: tuple[str, ...]
     fingerprint: str = ""
     left_out: tuple[str, ...] = ()
+    little: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -148,11 +150,12 @@ class Checking:
         self.failures: list[Failure] = []
         self.stages: list[str] = []
         self.left_out: list[str] = []
+        self.little: list[str] = []
         self.hash = hashlib.blake2b(digest_size=16)
 
     def verdict(self) -> Verdict:
         return Verdict(not self.failures, self.ratio, tuple(self.failures), tuple(self.stages), self.hash.hexdigest(),
-                       tuple(self.left_out))  # fmt: skip
+                       tuple(self.left_out), tuple(self.little))  # fmt: skip
 
     def fail(self, stage: str, message: str) -> None:
         self.failures.append(Failure(stage, message))
@@ -195,6 +198,8 @@ class Checking:
             self.outputs = outputs
         self.stages.append(stage)
         wanted = self.expected(inputs)
+        if stage == "values":
+            self.little = [n for n, v in wanted.items() if says_little(v)]
         for name, op in zip(self.program.outputs, self.program.results, strict=True):
             self.compare(stage, name, tensor_type(op).dtype, wanted[name], outputs[name])
         return took

@@ -664,7 +664,7 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
         if verdict.correct and isinstance(executable, RemoteExecutable):
             shown, decoy = proved(executable, taking_turns, work, made)
         did = executable.method if isinstance(executable, SaysMethod) else ""
-    ran_by += kept + found.method + (f": {did}" if did else "") + shown
+    ran_by += kept + found.method + (f": {did}" if did else "") + shown + _said_of_little(verdict.little)
     row = row.but(correct=verdict.correct, max_error_ratio=verdict.max_error_ratio, part=found.part)
     if not verdict.correct:
         method = f"{row.method}; {ran_by}: wrong"
@@ -672,6 +672,11 @@ def _checked(work: Work, made: Build, seed: int, full: bool, turn: str) -> Row:
     if decoy is not None:
         return row.but(correct=False, method=f"{row.method}; {ran_by}: a decoy").failed(decoy)
     return row.but(evidence=reached, method=f"{row.method}; {ran_by}")
+
+
+def _said_of_little(outputs: Sequence[str]) -> str:
+    """That right says little of ``outputs``."""
+    return f"; roundings may decide much of {', '.join(outputs)}" if outputs else ""
 
 
 class InTurn:

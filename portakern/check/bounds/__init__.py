@@ -9,10 +9,12 @@ A :class:`Val` is a float64 value with a bound.  The bound of an operation is wh
 *   An explicit :class:`Convert` rounds the value, and the bound is what rounding does to both ends: a kernel that
     leaves it out fails.  Two exceptions: a stranger's may leave out some (:mod:`.free`), and what a contraction consumes
     may be rounded at another scale (an online softmax rounds before it divides), so there the bound is one rounding.
+*   Where this says little, after many products one after the other, the error of a correct kernel is measured (:mod:`.probes`).
 *   A bound of infinity means that anything goes: an overflow that cannot be decided.
 """
 
+from .probes import says_little
 from .propagation import propagate
 from .value import Choice, Val
 
-__all__ = ["Choice", "Val", "propagate"]
+__all__ = ["Choice", "Val", "propagate", "says_little"]

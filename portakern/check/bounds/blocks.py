@@ -23,15 +23,17 @@ def apply_block(block: Block, args: Sequence[Val]) -> tuple[Val, ...]:
 def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
     """Every value of ``block``; a tuple where an operation gives several."""
     values: dict[Op, Any] = dict(zip(block.args, args, strict=True))
-    loose = _contraction_only(block)
+    loose = contraction_only(block)
     for op in block.ops:
-        if isinstance(op, Yield):
-            continue
-        given = [values[o] for o in op.operands]
-        rounded = isinstance(op, t.Convert) and op in loose
-        made = rounded_at_some_scale(op, given[0]) if rounded else RULES[type(op)](op, *given)  # type: ignore[arg-type]
-        values[op] = replace(made, cancels=True) if isinstance(made, Val) and _cancels(made, given) else made
+        if not isinstance(op, Yield):
+            values[op] = bounded(op, [values[o] for o in op.operands], op in loose)
     return values
+
+
+def bounded(op: Op, given: Sequence[Any], loose: bool) -> Any:
+    """The result of one operation; ``loose`` is whether it is a conversion for contractions alone."""
+    made = rounded_at_some_scale(op, given[0]) if loose else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+    return replace(made, cancels=True) if isinstance(made, Val) and _cancels(made, given) else made
 
 
 def _cancels(made: Val, given: Sequence[Any]) -> bool:
@@ -47,7 +49,7 @@ _VIEWS = (t.Transpose, t.Reshape, t.Expand, t.Slice)
 _PRODUCTS = (t.Contract, t.SegmentContract, t.Convolve)
 
 
-def _contraction_only(block: Block) -> set[Op]:
+def contraction_only(block: Block) -> set[Op]:
     """Narrowing conversions whose every use, seen through views, is as the operand of a contraction."""
     users: dict[Op, list[Op]] = {}
     for op in block.ops:

@@ -24,18 +24,9 @@ from portakern.ir.core import ManyType, Op, yielded
 from portakern.ir.tensor import TensorType, tensor_type
 
 from .blocks import apply_block, values_of
+from .probes import JUMPS, Signs, distance, every_sign, nearer
 from .rules import rule
 from .value import Val
-
-SIGNS = (1.0, -1.0, None, None)
-"""How each probe is moved: up, down, or (``None``) either way."""
-
-FARTHEST = 4.0
-"""How much farther than the farthest probe, and than one step errs, a correct kernel may be: an explicit rounding to a narrow
-dtype goes by whole units, to the next one or not, and probes are few."""
-
-ELSEWHERE = 2.0
-"""The same of what the probes were off at any other element."""
 
 Values = Sequence[np.ndarray]
 
@@ -44,7 +35,7 @@ Values = Sequence[np.ndarray]
 def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
     n, m = len(op.init), len(op.init) + len(op.xs)
     carries, lines, captured = args[:n], args[n:m], args[m:]
-    probes = [_Probe(sign, number, carries) for number, sign in enumerate(SIGNS)]
+    probes = [_Probe(signs, carries) for signs in every_sign()]
     shown: dict[int, Sequence[Val]] = {}
     roundings = [DTYPES[tensor_type(v).dtype].rounding for v in yielded(op.step)]
     for i in _order(op):
@@ -65,15 +56,9 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
 class _Probe:
     """Carries that err, with the signs of their errors."""
 
-    def __init__(self, sign: float | None, seed: int, carries: Sequence[Val]) -> None:
-        self.sign, self.random = sign, np.random.default_rng(seed)
-        self.carries = [self._moved(v.x, v) for v in carries]
-
-    def _moved(self, x: np.ndarray, by: Val) -> np.ndarray:
-        if by.exact or x.dtype.kind != "f":
-            return x
-        signs = self.random.choice((-1.0, 1.0), x.shape) if self.sign is None else self.sign
-        return x + signs * np.where(np.isfinite(by.bound()), by.bound(), 0.0)
+    def __init__(self, signs: Signs, carries: Sequence[Val]) -> None:
+        self._moved = signs.moved
+        self.carries = [signs.moved(v.x, v) for v in carries]
 
     def around(self, carries: Sequence[Val]) -> _Probe:
         """The probe, gone as far from ``carries`` as they may be off."""
@@ -84,11 +69,7 @@ class _Probe:
         """One step further: how far each result is from the ``exact`` one; ``own`` is what the step may err by itself."""
         made = [self._moved(x, by) for x, by in zip(oracle.apply_block(op.step, (*self.carries, *rest)), own, strict=True)]
         self.carries = made[: len(op.init)]
-        return [_distance(a, b.x) for a, b in zip(made, exact, strict=True)]
-
-
-JUMPS = {"floor", "ceil", "trunc", "round", "sign", "floordiv", "rem"}
-"""Functions of floats that jump."""
+        return [distance(a, b.x) for a, b in zip(made, exact, strict=True)]
 
 
 def _undecided(op: t.Recur, values: Mapping[Op, Any]) -> bool:
@@ -99,33 +80,10 @@ def _undecided(op: t.Recur, values: Mapping[Op, Any]) -> bool:
     return any(not v.exact and bool(v.bound().any()) for v in (*jumps, *whole))
 
 
-def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if b.dtype.kind != "f":
-        return np.zeros(b.shape)
-    return np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf)
-
-
 def _nearer(v: Val, own: Val, farthest: np.ndarray, rounding: float) -> Val:
-    """``v`` with the smaller bound: the one at its worst, or the one that was measured.  What is open stays so."""
-    if v.exact or v.x.dtype.kind != "f":
-        return v
-    measured = FARTHEST * (farthest + own.bound())
-    measured = np.maximum(measured, ELSEWHERE * _elsewhere(v.x, farthest, rounding))
-    return Val(v.x, np.where(v.open() | ~np.isfinite(v.x), v.bound(), np.minimum(v.bound(), measured)))
-
-
-def _elsewhere(x: np.ndarray, farthest: np.ndarray, rounding: float) -> np.ndarray:
-    """How far the probes would be if they were everywhere as many roundings off as where they are farthest.
-
-    An explicit rounding hides most errors, and now and then makes a whole unit of one: not where it did so for the probes.
-    Units are those of an element or of what is usual along its last dim, since results near 0 come of larger ones.
-    """
-    magnitude = np.where(np.isfinite(x), np.abs(x), 0.0)
-    usual = np.sqrt(np.mean(np.square(magnitude), axis=-1, keepdims=True)) if x.ndim else 0.0
-    unit = 2 * rounding * np.maximum(magnitude, usual)
-    telling = (unit > 0) & np.isfinite(farthest)
-    most = float(np.max(farthest[telling] / unit[telling], initial=0.0))
-    return max(most, 1.0) * unit if most else np.zeros_like(unit)
+    """As :func:`nearer`; what is open stays so."""
+    near = nearer(v, own, farthest, rounding)
+    return near if near is v else Val(v.x, np.where(v.open(), v.bound(), near.bound()))
 
 
 def _order(op: t.Recur) -> Iterator[int]:

@@ -15,13 +15,15 @@ from portakern.ir.tensor import TensorProgram, tensor_type
 from . import contractions, elementwise, loops, moves, recurrences, reductions, segments  # noqa: F401
 from .blocks import apply_block
 from .free import of_program
+from .probes import measured
 from .value import Val
 
 
 def propagate(program: TensorProgram, inputs: Mapping[str, np.ndarray]) -> dict[str, Val]:
     """Each output of ``program``, whose dims are bound, with its bound; evaluated in float64."""
     with np.errstate(all="ignore"), of_program(program):
-        made = apply_block(program.body, [_input(a, inputs) for a in program.args])
+        args = [_input(a, inputs) for a in program.args]
+        made = measured(program.body, args, apply_block(program.body, args))
     return dict(zip(program.outputs, made, strict=True))
 
 

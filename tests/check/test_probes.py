@@ -1,0 +1,158 @@
+"""Bounds of long programs say something, and no legal evaluation goes beyond them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import portakern as pk
+from portakern.check.bounds import Val, probes, propagate
+from portakern.check.bounds.blocks import apply_block
+from portakern.check.compare import compare
+from portakern.dtypes import numpy_dtype
+from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.spec.inputs import make_inputs
+
+from .legal import Machine
+
+pytestmark = pytest.mark.quick
+
+T = pk.Tensor
+LAYERS = 8
+
+
+@pk.operator
+def layers(x: T["M", "N"], w: T[LAYERS, "N", "N"]):
+    for n in range(LAYERS):
+        x = pk.relu(pk.matmul(x, w[n]))
+    return x
+
+
+@pk.operator
+def leaky(x: T["M", "N"], w: T[LAYERS, "N", "N"]):
+    """A comparison decides in every layer, and near zero nothing hangs on it."""
+    for n in range(LAYERS):
+        y = x @ w[n]
+        x = pk.where(y > 0, y, 0.01 * y)
+    return x
+
+
+@pk.operator
+def blocks(x: T["M", "N"], q: T["N", "N"], k: T["N", "N"], v: T["N", "N"], up: T["N", "2*N"], down: T["2*N", "N"]):
+    for _ in range(3):
+        weights = pk.softmax(pk.matmul(x @ q, (x @ k).T, dtype=pk.f32) * 0.2)
+        x = _normal(x + pk.cast(weights, x.dtype) @ (x @ v))
+        x = _normal(x + pk.gelu(x @ up) @ down)
+    return x
+
+
+def _normal(x: pk.Tensor):
+    y = pk.cast(x, pk.f32)
+    y = y - pk.mean(y, axis=-1, keepdims=True)
+    return pk.cast(y * pk.rsqrt(pk.mean(y * y, axis=-1, keepdims=True) + 1e-5), x.dtype)
+
+
+def inputs_of(program: TensorProgram) -> dict[str, np.ndarray]:
+    """Arrays of which a layer keeps the size."""
+    made = make_inputs(program, {}, 0)
+    return {n: x if n == "x" else (x.astype(np.float32) * np.sqrt(2 / x.shape[-2])).astype(x.dtype) for n, x in made.items()}
+
+
+def at_worst(program: TensorProgram, inputs: dict[str, np.ndarray]) -> Val:
+    with np.errstate(all="ignore"):
+        return apply_block(program.body, [Val(inputs[a.name].astype(np.float64)) for a in program.args])[0]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("operator", [layers, leaky, blocks])
+def test_a_long_program_has_a_bound_that_says_something_and_that_is_kept(operator: pk.Operator, dtype: str) -> None:
+    program = operator.program({"M": 9, "N": 64}, {}, dtype)
+    given = inputs_of(program)
+    assert probes.says_little(at_worst(program, given))
+    (want,) = propagate(program, given).values()
+    usual = np.sqrt(np.mean(np.square(want.x)))
+    assert np.median(want.bound()) < (0.02 if dtype == "f32" else 1.0) * usual
+    for seed in range(6):
+        (got,) = Machine(np.random.default_rng(seed)).run(program, given).values()
+        found = compare(want, dtype, got.astype(numpy_dtype(dtype)))
+        assert found.ratio <= 1, found.message
+
+
+@pytest.mark.parametrize("operator", [layers, leaky, blocks])
+def test_a_layer_that_is_off_by_a_hundredth_is_seen(operator: pk.Operator) -> None:
+    program = operator.program({"M": 9, "N": 64}, {}, "f32")
+    given = inputs_of(program)
+    (want,) = propagate(program, given).values()
+    layer = (0,) if "w" in given else ()
+    name = "w" if "w" in given else "down"
+    changed = given | {name: given[name].copy()}
+    changed[name][layer] *= np.float32(1.01)
+    (wrong,) = propagate(program, changed).values()
+    assert compare(want, "f32", wrong.x.astype(np.float32)).ratio > 1
+    assert compare(at_worst(program, given), "f32", wrong.x.astype(np.float32)).ratio < 1
+
+
+@pk.operator
+def against_itself(x: T["N", "N"], w: T["N", "N"]):
+    y = x
+    for _ in range(3):
+        y = pk.tanh(y @ w)
+    z = pk.exp(y)
+    return (z / z - 1.0) @ w
+
+
+def test_what_meets_itself_may_have_been_computed_twice() -> None:
+    """A probe has one error for both, which cancel; a kernel may compute it once more, in another way."""
+    program = against_itself.program({"N": 32}, {}, "f32")
+    given = make_inputs(program, {}, 0)
+    (want,) = propagate(program, given).values()
+    assert not want.x.any()
+    twice = np.full(want.x.shape, np.float32(2.0**-22))
+    assert compare(want, "f32", twice).ratio <= 1
+
+
+@pk.operator
+def decided_late(x: T["M", "N"], w: T["N", "N"]):
+    for _ in range(4):
+        x = x @ w
+    return pk.take(w, pk.argmax(x, axis=1), axis=0)
+
+
+@pk.operator
+def divided(x: T["M", "N"], w: T["N", "N"]):
+    y = x
+    for _ in range(4):
+        y = y @ w
+    return x / (y - y * 1.0000001)
+
+
+@pytest.mark.parametrize("operator", [decided_late, divided])
+def test_what_roundings_may_decide_is_not_measured(operator: pk.Operator) -> None:
+    program = operator.program({"M": 12, "N": 24}, {}, "f32")
+    given = make_inputs(program, {}, 0)
+    given["x"][::2] = 0  # a tie of zeros is a tie, and a quotient of them anything
+    args = [Val(given[a.name].astype(np.float64)) for a in program.args]
+    with np.errstate(all="ignore"):
+        made = apply_block(program.body, args)
+        found = probes.measured(program.body, args, made)
+    for a, b in zip(made, found, strict=True):
+        np.testing.assert_array_equal(a.bound(), b.bound())
+
+
+def test_results_of_one_operation_keep_their_bound() -> None:
+    @pk.operator
+    def product(x: T["M", "N"], w: T["N", "N"]):
+        return x @ w
+
+    program = product.program({"M": 9, "N": 64}, {}, "bf16")
+    given = inputs_of(program)
+    (want,) = propagate(program, given).values()
+    np.testing.assert_array_equal(want.bound(), at_worst(program, given).bound())
+    assert tensor_type(program.results[0]).dtype == "bf16"
+
+
+def test_a_row_says_of_what_little_is_known() -> None:
+    (row,) = pk.check(divided, ["numba:cpu"], "f32", M=9, N=16).rows
+    assert row.correct and (row.method or "").endswith("roundings may decide much of out")
+    (row,) = pk.check(layers, ["numba:cpu"], "f32", M=9, N=16).rows
+    assert row.correct and "roundings may decide" not in (row.method or "")
