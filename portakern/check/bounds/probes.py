@@ -32,6 +32,9 @@ from .value import Val
 SIGNS = (1.0, -1.0, None, None)
 """How each probe is moved: up, down, or (``None``) either way."""
 
+ONE_WAY = 2
+"""The first probes, which are moved one way."""
+
 FARTHEST = 4.0
 """How much farther than the farthest probe, and than one operation errs, a correct kernel may be: an explicit rounding to a
 narrow dtype goes by whole units, to the next one or not, and probes are few."""
@@ -219,9 +222,9 @@ class _Walk:
 
     def _apart(self, near: _Near, probes: Sequence[np.ndarray]) -> _Near:
         """``near``, as far off at least as what is computed twice is from itself.  Where that meets itself again the errors
-        of a probe cancel, and those of a kernel that has computed it anew do not."""
+        of a probe that is moved one way cancel, and those of a kernel that has computed it anew do not."""
         anew = np.where(np.isfinite(near.own.x), near.anew.bound(), 0.0)
-        same = near.farthest < ALIKE * anew
+        same = np.maximum(*(distance(p, near.own.x) for p in near.probes[:ONE_WAY])) < ALIKE * anew
         if not same.any():
             return near
         more = self._near(replace(near.own, e=np.where(same, anew, near.own.bound())), probes)
