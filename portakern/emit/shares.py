@@ -60,7 +60,8 @@ def row_parts(nest: Nest, device: Device, tiles: Mapping[str, int]) -> int:
     wide = prod(tiles.get(a.name, 1) for a in nest.role("parallel"))
     alone_ns = nest.passes * elements * wide * DTYPES[nest.io_dtype].bytes / ALONE
     saved_ns, kernels = alone_ns * (1 - (SCANNED if scan else 1) * blocks / wanted), 2 if scan else 2 * (nest.passes - 1)
-    return max(1, min(ceil(wanted / blocks), steps // LEAST_TILES)) if saved_ns > 2 * kernels * KERNEL_NS else 1
+    most = min(ceil(wanted / blocks), steps // LEAST_TILES, _steps(axis, tiles) if (axis := nest.divided(tiles)) else 1)
+    return max(1, most) if saved_ns > 2 * kernels * KERNEL_NS else 1
 
 
 def _steps(axis: NestAxis, tiles: Mapping[str, int]) -> int:

@@ -176,6 +176,14 @@ class Nest:
         """Of a product, the axes of groups of the summed axis, which are walked one by one and are no taps of windows."""
         return tuple(a for a in self.role("reduced") if a.window != "taps") if self.family == "contraction" else ()
 
+    def divided(self, tiles: Mapping[str, int]) -> NestAxis | None:
+        """Of rows, the axis that blocks may share: the reduced or scanned one with most tiles, the outermost of several;
+        ``None`` where there is none or where an extent is open."""
+        walked = [a for a in self.role("scanned" if self.family == "scan" else "reduced") if isinstance(a.extent, int)]
+        if not walked or len(walked) < len(self.role("scanned" if self.family == "scan" else "reduced")):
+            return None
+        return max(walked, key=lambda a: -(-a.extent // tiles.get(a.name, 1)))  # type: ignore[operator]
+
     def shares(self, columns: int) -> bool:
         """Whether a block's ``columns`` can be shared out to the products of this nest, as matrix units take them."""
         return self.products == 1 or columns % (LEAST_COLUMNS * self.products) == 0

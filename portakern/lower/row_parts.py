@@ -114,10 +114,12 @@ class _InParts:
         parallel, reduced = domain.role("parallel"), domain.role("reduced")
         at_most(schedule, parallel, 1, "parallel axes")
         at_most(schedule, reduced, 1, "reduced axes")
-        part = parts_axis(domain, self._parts_of(schedule, along(reduced[0], schedule).steps))
+        chosen = nest.divided(dict(schedule.tiles))
+        shared = next((r for r in reduced if chosen is not None and r.name == chosen.name), reduced[0])
+        part = parts_axis(domain, self._parts_of(schedule, along(shared, schedule).steps))
         loops = [replace(along(r, schedule), kind="loop") for r in reduced]
         frame = Frame(request, domain, [part, *grid(parallel, schedule), *loops], schedule, "rows")
-        walked = frame.b.axis[reduced[0].name]
+        walked = frame.b.axis[shared.name]
         order = walk(frame, folds, reduced, {walked.name: range_of_part(frame, part, walked)})
         found = {f: store_part(frame, part, f, frame.w.known[f], f.fn) for f in order}
         combine = whole_loop(frame).combine

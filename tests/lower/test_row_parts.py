@@ -16,11 +16,13 @@ from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
+from portakern.registry import registry
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
 from portakern.testing.tile_interpreter import run
 from tests.lower import user_operators
 from tests.lower.test_lowering import chooser, normal
+from tests.lowering import lowered_for
 
 
 @pk.operator
@@ -43,9 +45,10 @@ def in_parts(parts: int, step: int = 8):
 
     def cut(nest: Nest) -> Schedule:
         made = choose(nest)
-        if nest.family != "rows" or len(nest.role("reduced")) != 1 or not isinstance(nest.role("reduced")[0].extent, int):
+        walked = nest.divided(dict(made.tiles)) if nest.family == "rows" else None
+        if walked is None:
             return made
-        tiles = -(-nest.role("reduced")[0].extent // step)
+        tiles = -(-walked.extent // made.tile(walked.name))  # type: ignore[operator]
         return replace(made, options=(("split_k", min(parts, tiles)),))
 
     return cut
@@ -139,3 +142,31 @@ def test_what_is_stored_for_each_row_is_stored_where_parts_are_joined() -> None:
     program = checked(op, {"M": 3, "N": 50}, 4, "bf16")
     stored = {k.name: {x.buffer.name for x in k.body.walk() if isinstance(x, t.Store)} for k in program.kernels}  # type: ignore[attr-defined]
     assert stored["op_whole"] == {"out0"} and {"out1", "out2"} <= stored["op_join"]
+
+
+@pk.operator
+def beside_a_line(x: pk.Tensor["M", "N"], t: pk.Tensor["N"]):
+    """Two axes that do not merge, since ``t`` has one of them."""
+    return pk.mean(pk.maximum(1 - x * t, 0))
+
+
+@pk.operator
+def beside_a_column(x: pk.Tensor["M", "N"], t: pk.Tensor["M"]):
+    return pk.sum(x * t[:, None])
+
+
+@pytest.mark.parametrize("operator", [beside_a_line, beside_a_column])
+@pytest.mark.parametrize(("m", "n"), [(20, 33), (2, 100), (70, 3)])
+def test_parts_of_two_axes_are_right(operator: pk.Operator, m: int, n: int) -> None:
+    checked(operator, {"M": m, "N": n}, 3, "f32")
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "triton:sm_90", "hip:gfx942"])
+@pytest.mark.parametrize("operator", [beside_a_line, beside_a_column])
+@pytest.mark.parametrize(("m", "n"), [(4096, 4096), (3, 1 << 24), (1 << 22, 7)])
+def test_a_sum_of_two_axes_is_shared_along_the_longer_one(operator: pk.Operator, target: str, m: int, n: int) -> None:
+    """One block for all of it would take minutes."""
+    lowered = lowered_for(registry().target(target), operator.program({"M": m, "N": n}, {}, "f32"))
+    first = lowered.kernels[0]
+    assert len(lowered.kernels) == 2
+    assert next(a.extent for a in first.axes if a.name.startswith("part")) > 100  # type: ignore[operator]
