@@ -253,7 +253,8 @@ def test_what_the_right_kernels_compute() -> None:
 
 FLAT_BEHIND = {
     "gfx1201": ("s_load_b128 s[4:7], s[0:1], 0x0", "s_wait_kmcnt 0x0", "global_load_b32 v2, v1, s[4:5]",
-                "flat_load_b32 v3, v[4:5]", "s_wait_loadcnt 0x1", "s_wait_loadcnt_dscnt 0x0", "v_add_nc_u32_e32", "global_store_b32"),
+                "flat_load_b32 v3, v[4:5]", "s_wait_loadcnt 0x1", "s_wait_loadcnt_dscnt 0x0", "v_add_nc_u32_e32",
+                "global_store_b32"),
     "gfx942": ("s_load_dwordx4 s[4:7], s[0:1], 0x0", "s_waitcnt lgkmcnt(0)", "global_load_dword v2, v1, s[4:5]",
                "flat_load_dword v3, v[4:5]", "s_waitcnt vmcnt(1)", "s_waitcnt vmcnt(0) lgkmcnt(0)", "v_add_u32_e32",
                "global_store_dword"),
