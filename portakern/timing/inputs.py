@@ -145,7 +145,8 @@ def torch_place(ordinal: int = 0, arrays: str = "") -> TorchPlace:
         raise ToolMissing("torch is not installed", hint="pip install 'portakern[torch]'")
     import torch
 
-    found = torch.accelerator.current_accelerator()
+    # A torch that is built for an accelerator names it, also where there is none.
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if found is None or (arrays and found.type != arrays):
         raise ToolMissing(f"torch {torch.__version__} sees no accelerator of this kind",
                           hint="install the torch that is built for it")  # fmt: skip
