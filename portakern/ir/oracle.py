@@ -422,8 +422,13 @@ def convolve(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 def _grouped(x: np.ndarray, w: np.ndarray, groups: int) -> np.ndarray:
     """[..., C] times [C / groups, O] group by group."""
-    pairs = zip(np.split(x, groups, -1), np.split(w, groups, -1), strict=True)
-    return np.concatenate([a @ b for a, b in pairs], -1)
+    if groups == 1:
+        return x @ w
+    each = w.reshape(len(w), groups, -1)
+    if len(w) == 1:  # a channel for each group
+        return (x[..., None] * each[0]).reshape(*x.shape[:-1], -1)
+    lines = x.reshape(-1, groups, len(w)).swapaxes(0, 1)
+    return (lines @ each.swapaxes(0, 1)).swapaxes(0, 1).reshape(*x.shape[:-1], -1)
 
 
 def _transposed_convolution(op: t.Convolve, x: np.ndarray, w: np.ndarray, out: np.ndarray) -> np.ndarray:

@@ -77,8 +77,12 @@ class Signs:
         """``x``, moved as far as the bound of ``by``."""
         if by.exact or x.dtype.kind != "f":
             return x
-        signs = self._random.choice((-1.0, 1.0), x.shape) if self._sign is None else self._sign
-        return x + signs * np.where(np.isfinite(by.bound()), by.bound(), 0.0)
+        bound = by.bound()
+        bound = bound if np.isfinite(bound).all() else np.where(np.isfinite(bound), bound, 0.0)
+        return x + bound * (self._either_way(x.shape) if self._sign is None else self._sign)
+
+    def _either_way(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self._random.integers(0, 2, shape, dtype=np.int8) * 2.0 - 1.0
 
 
 def every_sign() -> list[Signs]:
@@ -88,8 +92,11 @@ def every_sign() -> list[Signs]:
 def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if b.dtype.kind != "f":
         return np.zeros(b.shape)
+    apart = np.abs(a - b)
+    if np.isfinite(apart).all():
+        return apart
     same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(same, 0.0, np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b), np.inf))
+    return np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
 
 
 def nearer(v: Val, own: Val, farthest: np.ndarray, rounding: float) -> Val:
