@@ -34,6 +34,10 @@ MOST_LAG = 8
 """Weights of 16 bits go up to 256 then, and sums of them times values as much farther than without."""
 
 
+GUARDED = 3
+"""The value of the option ``split`` with which one walk takes all tiles, and asks of each whether any row sees it in part."""
+
+
 @dataclass(frozen=True)
 class Carried:
     """What a walk over keys carries: each row's maximum, its sums of exponentials, and its exponentials times the values."""
@@ -70,10 +74,13 @@ def walk(frame: Frame, found: Attention, scores: tt.Contract, part: tuple[Op, Op
         return s
 
     lag = _lag(frame, found)
+    guarded: dict[Op, Op] = {}  # comparisons made only from some tile on, and where that is
 
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         top, *sums, acc = carried
         w.push()
+        for test, middle in guarded.items():
+            w.known[test] = _from_some_tile_on(frame, test, middle)
         s = scores_tile()
         new = b.binary("max", top, b.add(t.Reduce("max", s, n)))
         if lag:  # of -inf twice the difference is NaN, which is not more
@@ -88,7 +95,8 @@ def walk(frame: Frame, found: Attention, scores: tt.Contract, part: tuple[Op, Op
         scaled = b.binary("mul", acc, b.fit(b.cast(scale, dtype), result))
         acc = b.add(t.Dot(*pair, scaled, n, out.precision, loc=out.loc))
         w.pop()
-        del frame.w.known[scores]
+        for made in (scores, *guarded):
+            del w.known[made]
         return (new, *totals, acc)
 
     init = [("top", b.full(float("-inf"), kind, rows)),
@@ -102,7 +110,9 @@ def walk(frame: Frame, found: Attention, scores: tt.Contract, part: tuple[Op, Op
     split = frame.schedule.option("split", 0)
     inside = _inside(frame, bounds) if split and part is None else None
     walks: list[tuple[Op | None, Op | None, dict[Op, Op]]] = [(lo, hi, {})]
-    if inside is not None:
+    if inside is not None and split == GUARDED:
+        guarded = {test: inside[0] for test, holds in inside[1].items() if holds.value}  # type: ignore[attr-defined]
+    elif inside is not None:
         middle, tests = inside
         walks = [(lo, middle, tests), (middle if lo is None else b.binary("max", lo, middle), hi, {})]
     for begin, end, known in walks if split != 2 else reversed(walks):
@@ -204,6 +214,14 @@ def _added(b: Builder, total: Op, scale: Op, p: Op, walked: str) -> Op:
     return b.binary("add", b.binary("mul", total, b.cast(scale, dtype)), b.add(t.Reduce("sum", b.cast(p, dtype), walked)))
 
 
+def _from_some_tile_on(frame: Frame, test: Op, middle: Op) -> Op:
+    """The comparison ``test``, said to hold of tiles before ``middle``, of which every row of the block sees all."""
+    b, n = frame.b, frame.domain.role("n")[0].name
+    real = frame.w.value(test, frame.domain.coords(frame.request.classes.of(test)))
+    whole = b.compare("lt", b.add(t.Start(n)), middle)
+    return b.binary("or", b.fit(whole, t.tile_type(real).dims), real)
+
+
 def _class(frame: Frame, role: str) -> AxisClass:
     return frame.domain.role(role)[0].classes[0]
 
@@ -242,10 +260,15 @@ def _normalised(frame: Frame, found: Attention, acc: Op, keys: Size) -> Op:
     if not isinstance(keys, int):  # the product over no keys is 0, though the weights' sum is 0 as well
         value = b.select(b.compare("eq", b.scalar_size(keys), b.const(0, "i32")), b.const(1.0, t.tile_type(acc).dtype), value)
     fn = "div" if weights.divisor is not None else "mul"
-    if fn == "div" and _lag(frame, found):  # of a sum of 0 it is infinite, and 0 times that is NaN, as 0 / 0 is
+    if fn == "div" and _by_quotient(frame, found):  # of a sum of 0 it is infinite, and 0 times that is NaN, as 0 / 0 is
         value, fn = b.binary("div", b.const(1.0, t.tile_type(value).dtype), value), "mul"
     value = b.fit(value, t.tile_type(acc).dims)
     return b.cast(b.binary(fn, acc, value), wide(found.out.dtype))
+
+
+def _by_quotient(frame: Frame, found: Attention) -> bool:
+    """Whether a row is multiplied by one quotient: where the schedule asks for what is fast on Hopper."""
+    return bool(_lag(frame, found)) or (bool(frame.schedule.option("ahead", 0)) and _only_normalised(frame, found))
 
 
 def usable(frame: Frame, bound: Bound) -> bool:

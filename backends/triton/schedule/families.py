@@ -29,7 +29,9 @@ OPTIONS = {
     "pack": "products: which operands (m, n, both, none) are copied to longer rows first if theirs are off cache lines",
     "programs": "products through descriptors: how many programs share the blocks, one after another (0: a program each)",
     "heads": "causal attention: how many heads take turns, their longest walks first (0: one after another)",
-    "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last",
+    "split": "attention: tiles that every row of a block sees whole are walked apart, without the mask: 1: first, 2: last; "
+    "3: in one walk, which asks of each tile",
+    "ahead": "attention on Hopper: 1: a step computes the next tile's scores before its weights are multiplied",
     "keep": "NVIDIA: lines that loads, stores or both touch stay in the last-level cache as long as it lasts",
     "waves_per_eu": "AMD: wavefronts per SIMD the compiler makes room for (0: its own choice)",
     "maxnreg": "NVIDIA: registers per thread the compiler may use (0: its own choice)",
@@ -345,12 +347,24 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         shapes = ((128, 64, 4, 2), shapes[0], (128, 128, 8, 3), *shapes[1:])[5 * (wide > 128) :]
     elif wide > 128:
         shapes = shapes[2:]
+    if half and device.has("wgmma"):
+        yield from _ahead(nest, device, whole)
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, WIDTH), n.name: pow2(n.extent, keys, shortest(device, nest.dots)), **whole}
         # ptxas serialises matrix instructions whose sums go on into a second walk: the long walk comes last.
         apart: dict[str, Value] = {"split": 2 if device.has("wgmma") else 1} if tiles[m.name] % tiles[n.name] == 0 else {}
         lanes = min(warps, max(4, tiles[m.name] // 16)) if half else warps
         yield _schedule(nest, tiles, stages, lanes, heads=8, **apart, **_described(nest, device))
+
+
+def _ahead(nest: Nest, device: Device, whole: dict[str, int]) -> Iterator[Schedule]:
+    """Of many rows: two products are under way at once in a warpgroup (``ahead``)."""
+    (m,), (n,) = nest.role("m"), nest.role("n")
+    if isinstance(m.extent, int) and m.extent <= 64:
+        return
+    rows, keys, warps, stages = (128, 64, 8, 2) if max(whole.values()) > 128 else (128, 64, 4, 2)
+    tiles = {m.name: rows, n.name: pow2(n.extent, keys, shortest(device, nest.dots)), **whole}
+    yield _schedule(nest, tiles, stages, warps, heads=8, split=3, ahead=1, **_described(nest, device))
 
 
 def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
@@ -385,7 +399,8 @@ def _fits(nest: Nest, device: Device, s: Schedule) -> bool:
     else:
         td = s.tile(nest.role("d")[0].name)
         weights = 0 if device.has("wgmma") else tm * tn  # elsewhere the weights go through shared memory
-        shared = (tm * tk + (tk + td) * tn * copies + weights) * size
+        first = tn * tk if s.option("ahead", 0) else 0  # keys of the first tile, which no step loads
+        shared = (tm * tk + (tk + td) * tn * copies + first + weights) * size
         accumulators = tm * td + tm * tn + tm * tn * size // 4
     per_lane = accumulators / lanes
     registers = min(256, device.count("registers_per_thread"))

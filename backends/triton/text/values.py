@@ -60,6 +60,7 @@ class TritonValueText(TritonAxisText, ABC):
     """Expressions of values; which of them get names is decided by the statements."""
 
     values: dict[Op, TileValue] = field(default_factory=dict)
+    whole: set[str] = field(default_factory=set)  # axes whose tile reaches past nothing here
 
     def _get(self, op: Op) -> TileValue:
         if op not in self.values:
@@ -112,6 +113,8 @@ class TritonValueText(TritonAxisText, ABC):
                 return self._broadcast(self._get(x), tile_type(x).dims, dims)
             case Permute(x=x, axes=axes):
                 return self._permute(x, axes)
+            case Mask(x=x, axis=axis) if axis in self.whole:
+                return self._get(x)
             case Mask(x=x, axis=axis, value=value):
                 v, dims = self._get(x), tile_type(x).dims
                 inside = self._along(self._inside(self.axes[axis]), axis, dims)
