@@ -16,6 +16,7 @@ from portakern.ir.tile import Axis, BufferType, Coord, Dims, For, Kernel, Load, 
 
 from ..prepare.descriptors import described_blocks
 from . import operations
+from .ahead import guard
 
 RESERVED = ("tl", "triton", "torch", "range", "float", "min", "max", "pid", *operations.HELPERS)
 NARROW = 2**31 - 2**20
@@ -54,7 +55,7 @@ class TritonAxisText:
         self.parameter = {a: self.names.fresh(f"{a.name}_ptr" if isinstance(a.type, BufferType) else a.name)
                           for a in kernel.args if a in pointed or a not in self.descriptors}  # fmt: skip
         self.function = self.names.fresh(f"{kernel.name}_kernel")
-        self.named = named_values(kernel.body)
+        self.named = named_values(kernel.body) | {op for op in kernel.body.walk() if guard(op) is not None}
         self.users: dict[Op, list[Op]] = {}
         for op in kernel.body.walk():
             for operand in op.operands:

@@ -205,10 +205,10 @@ class StatementText(TritonMemoryText):
 
     def _again(self, ops: Sequence[Op], along: TritonAxisNames | None = None) -> None:
         """Print ``ops``, whose texts so far and those of the coordinates in them are of another place."""
-        for op in ops:
-            for x in (op, *op.operands):
-                if x is op or isinstance(x, Coord | Start | Broadcast):
-                    self.values.pop(x, None)
+        waiting = [x for op in ops for x in (op, *op.operands) if x is op or isinstance(x, Coord | Start | Broadcast)]
+        while waiting:
+            self.values.pop(x := waiting.pop(), None)
+            waiting += [o for o in x.operands if isinstance(o, Coord | Start | Broadcast)]
         if along is not None:
             self._reach_of(along, ops)
         for op in ops:

@@ -218,8 +218,31 @@ def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: Worker
     runs_right(interpreter, program, source)
 
 
+@pytest.mark.parametrize(("more", "params"), [
+    ({}, CAUSAL), ({"SQ": 77, "SK": 77}, CAUSAL), ({"SQ": 140, "SK": 200}, CAUSAL), ({"SQ": 200, "SK": 64}, CAUSAL),
+    ({"SQ": 200, "SK": 2}, CAUSAL), ({"SQ": 100, "SK": 131}, {"causal": False}), ({"SQ": 70, "SK": 20}, {"causal": False}),
+    ({"SQ": 70, "SK": 96}, {"causal": False}),
+])  # fmt: skip
+@pytest.mark.parametrize(("described", "tiles"), [(0, (64, 32)), (1, (64, 32)), (1, (64, 64))])
+def test_next_scores_come_before_the_product_of_these_weights(interpreter: WorkerPool, more: Mapping[str, int], described: int,
+                                                              params: Mapping[str, Any], tiles: tuple[int, int]) -> None:  # fmt: skip
+    program, source = emitted("attention", {**SHAPE, **more}, params, m=tiles[0], n=tiles[1], descriptors=described,
+                              ahead=1, split=3)  # fmt: skip
+    loop = source.text.index("    for ")
+    scores, weighted = (source.text.index(x, loop) for x in ("product = tl.dot(q", "acc = tl.dot(weights"))
+    assert source.text.index("product = tl.dot(q") < loop < scores < weighted
+    assert ("if j0 >= i0:" in source.text) == (params == CAUSAL and tiles[0] > tiles[1])
+    runs_right(interpreter, program, source)
+
+
+def test_next_scores_wait_where_a_walk_may_have_no_step() -> None:
+    for split, ahead in ((0, True), (1, False), (2, False), (3, True)):
+        text = emitted("attention", {**SHAPE, "SK": 140}, CAUSAL, m=64, n=32, ahead=1, split=split)[1].text
+        assert ("next_j0" in text) == ahead
+
+
 def test_exponentials_are_powers_of_two() -> None:
-    text = emitted("attention", SHAPE, {"causal": False})[1].text
+    text = emitted("attention", SHAPE, {"causal": False}, ahead=0)[1].text
     assert "tl.exp2(tl.fma(product, " in text and text.count("tl.exp2(") == 2 and "tl.exp(" not in text
 
 
