@@ -59,8 +59,8 @@ def turned(kernel: Kernel, loop: For, named: Collection[Op]) -> Turned | None:
 
 
 def guard(op: Op) -> tuple[Compare, Op, Op, Op] | None:
-    """Of a choice that is made only from some tile of a walk on: the comparison that says where it is not yet made, the condition
-    from there on, what is chosen then where it holds and where not."""
+    """Of a choice that is made only from some tile of a walk on: the comparison that says where it is not yet made, the
+    condition from there on, and what is chosen then where it holds and where not."""
     if not isinstance(op, Select) or not isinstance(op.condition, Binary) or op.condition.fn != "or":
         return None
     whole, condition = op.condition.lhs, op.condition.rhs

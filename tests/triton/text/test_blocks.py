@@ -224,8 +224,8 @@ def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: Worker
     ({"SQ": 70, "SK": 96}, {"causal": False}),
 ])  # fmt: skip
 @pytest.mark.parametrize(("described", "tiles"), [(0, (64, 32)), (1, (64, 32)), (1, (64, 64))])
-def test_next_scores_come_before_the_product_of_these_weights(interpreter: WorkerPool, more: Mapping[str, int], described: int,
-                                                              params: Mapping[str, Any], tiles: tuple[int, int]) -> None:  # fmt: skip
+def test_next_scores_come_first(interpreter: WorkerPool, more: Mapping[str, int], params: Mapping[str, Any], described: int,
+                                tiles: tuple[int, int]) -> None:  # fmt: skip
     program, source = emitted("attention", {**SHAPE, **more}, params, m=tiles[0], n=tiles[1], descriptors=described,
                               ahead=1, split=3)  # fmt: skip
     loop = source.text.index("    for ")
