@@ -48,8 +48,9 @@ def turned(kernel: Kernel, loop: For, named: Collection[Op]) -> Turned | None:
     others = [op for op in ops if op not in scores]
     if any(o in scores and o is not first and not isinstance(o, _ANYWHERE) for op in others for o in op.operands):
         return None  # a tile that both products take, which the next one replaces
-    value = [op for op in ops if op not in late and op in _reach(last) and op not in scores]
-    after = [op for op in others if op in value or op is last or _depends(op, (last,))]
+    ending = [op for op in others if _depends(op, (last,))]
+    sooner = {x for op in late if op not in ending for x in (op, *_reach(op))}
+    after = [op for op in others if op in ending or (op in _reach(last) and op not in sooner)]
     if any(first in reads(op, named) for op in after):
         return None
     before = [op for op in others if op not in after]
