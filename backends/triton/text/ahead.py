@@ -1,9 +1,13 @@
 """Walks over keys whose next scores are multiplied before the weights of this step are.
 
-With ``ahead=1`` in the schedule of attention a step gets the scores of its tile from the step before, and computes those of the
-next tile between its weights and their product with the values.  So on Hopper that product is under way while the next step
-computes its weights, and what the copy engine brings for a step has the time of a step to arrive.  The last tile is a step
-behind the loop: it alone may reach past the keys.
+With ``ahead`` in the schedule of attention a step gets the scores of its tile from the step before, and computes those of the
+next tile between its weights and their product with the values.  What the copy engine brings for a step then has the time of
+a step to arrive.  The last tile is a step behind the loop: it alone may reach past the keys.
+
+``ahead=1``: sums are scaled before the next scores, so that both products follow each other and nothing is under way while
+weights are computed; another block of the unit multiplies then.  ``ahead=2``: the product of the weights goes on during the next
+step.  On Hopper it reads them from registers until it is waited for, which is after the next scores: only then may they be
+rounded to the 16 bits that it takes, so both are alive for a while.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from portakern.ir.core import Arg, Block, Op, Yield, yielded
 from portakern.ir.tile import Binary, Broadcast, Cast, Compare, Const, Coord, Dot, Extent, For, Kernel, Select, Start, tile_type
 
 OPTION = "ahead"
+SCALED_FIRST = 1
+"""The value of the option with which no product is under way between two steps."""
 _ANYWHERE = (Arg, Const, Extent, Coord, Start, Broadcast)
 
 
@@ -55,7 +61,8 @@ def turned(kernel: Kernel, loop: For, named: Collection[Op]) -> Turned | None:
         return None
     before = [op for op in others if op not in after]
     body = Block(loop.body.args, (*before, *after, *(op for op in loop.body.ops if isinstance(op, Yield))))
-    at_once = {op for op in before if op in yielded(loop.body) or (isinstance(op, Cast) and op in last.operands)}
+    sooner_still = last.operands if kernel.schedule.option(OPTION, 0) == SCALED_FIRST else ()
+    at_once = {op for op in before if op in yielded(loop.body) or (op in sooner_still and isinstance(op, Binary | Cast))}
     return Turned(tuple(op for op in ops if op in scores), tuple(before), tuple(after), body, frozenset(at_once))
 
 

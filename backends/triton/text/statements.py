@@ -106,7 +106,7 @@ class StatementText(WalkText):
         body = ahead.body if ahead else inner.body
         if ahead:
             self.named |= ahead.at_once
-            self.hints |= {op: "weights" for op in ahead.at_once if isinstance(op, Cast)}
+            self.hints |= {op: "weights" if isinstance(op, Cast) else "kept" for op in ahead.at_once - set(yielded(loop.body))}
         in_place = assigned_in_place(body, self.named)
         by_arg = dict(zip(inner.body.args, carried, strict=True))
         results = yielded(inner.body)

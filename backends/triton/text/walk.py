@@ -67,7 +67,7 @@ class WalkText(TritonMemoryText):
             self.whole.add(loop.axis)
             self.holding = {x for x in guards if never_before_last(self.kernel, loop, x)}
             self._again(parts.before)
-            self.out.comment("The next scores first: these weights are multiplied while the next step computes its own.")
+            self.out.comment("The scores of the next tile, before the product of these weights.")
             self.out.line(f"{later} = {start} + {tile}")
             self.names.taken, within = fresh, self.names.taken
             scores(later)

@@ -223,21 +223,22 @@ def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: Worker
     ({"SQ": 200, "SK": 2}, CAUSAL), ({"SQ": 100, "SK": 131}, {"causal": False}), ({"SQ": 70, "SK": 20}, {"causal": False}),
     ({"SQ": 70, "SK": 96}, {"causal": False}),
 ])  # fmt: skip
-@pytest.mark.parametrize(("described", "tiles"), [(0, (64, 32)), (1, (64, 32)), (1, (64, 64))])
-def test_next_scores_come_first(interpreter: WorkerPool, more: Mapping[str, int], params: Mapping[str, Any], described: int,
-                                tiles: tuple[int, int]) -> None:  # fmt: skip
+@pytest.mark.parametrize(("ahead", "described", "tiles"), [(1, 0, (64, 32)), (1, 1, (64, 32)), (2, 1, (64, 32)), (2, 1, (64, 64))])
+def test_next_scores_come_first(interpreter: WorkerPool, more: Mapping[str, int], params: Mapping[str, Any], ahead: int,
+                                described: int, tiles: tuple[int, int]) -> None:  # fmt: skip
     program, source = emitted("attention", {**SHAPE, **more}, params, m=tiles[0], n=tiles[1], descriptors=described,
-                              ahead=1, split=3)  # fmt: skip
+                              ahead=ahead, split=3)  # fmt: skip
     loop = source.text.index("    for ")
-    scores, weighted = (source.text.index(x, loop) for x in ("product = tl.dot(q", "acc = tl.dot(weights"))
-    assert source.text.index("product = tl.dot(q") < loop < scores < weighted
+    order = [source.text.index(x, loop) for x in ("acc * exp2_top", ".to(tl.bfloat16)", "product = tl.dot(q", "acc = tl.dot(")]
+    assert source.text.index("product = tl.dot(q") < loop
+    assert sorted(range(4), key=order.__getitem__) == ([1, 0, 2, 3] if ahead == 1 else [2, 3, 1, 0])
     assert ("if j0 >= i0:" in source.text) == (params == CAUSAL and tiles[0] > tiles[1])
     runs_right(interpreter, program, source)
 
 
 def test_next_scores_wait_where_a_walk_may_have_no_step() -> None:
     for split, ahead in ((0, True), (1, False), (2, False), (3, True)):
-        text = emitted("attention", {**SHAPE, "SK": 140}, CAUSAL, m=64, n=32, ahead=1, split=split)[1].text
+        text = emitted("attention", {**SHAPE, "SK": 140}, CAUSAL, m=64, n=32, ahead=2, split=split)[1].text
         assert ("next_j0" in text) == ahead
 
 
