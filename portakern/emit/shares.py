@@ -158,19 +158,20 @@ MOST_KEY_PARTS = 64
 
 
 def keys_in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device,
-                  alone: Callable[[Schedule], bool] = lambda s: False) -> Iterator[Schedule]:  # fmt: skip
+                  alone: Callable[[Schedule], bool] = lambda s: False, least_keys: int = 0) -> Iterator[Schedule]:  # fmt: skip
     """``schedules`` of attention.  Before the first one of those with the same options stands the same with its keys in parts,
     where few blocks of queries would leave most of a device idle: a token that is decoded has one for each head of keys,
-    however many keys there are.  ``alone`` says of which schedules a unit has one block at a time."""
+    however many keys there are.  ``alone`` says of which schedules a unit has one block at a time; a part has ``least_keys`` or,
+    where that is 0, ``LEAST_TILES``."""
     seen = set()
     for s in schedules:
-        if s.options not in seen and (parts := _key_parts(s, nest, device, alone(s))) > 1:
+        if s.options not in seen and (parts := _key_parts(s, nest, device, alone(s), least_keys)) > 1:
             yield replace(s, options=tuple(sorted({**dict(s.options), "split_k": parts}.items())))
         seen.add(s.options)
         yield s
 
 
-def _key_parts(s: Schedule, nest: Nest, device: Device, alone: bool) -> int:
+def _key_parts(s: Schedule, nest: Nest, device: Device, alone: bool, least_keys: int = 0) -> int:
     """How many blocks should share the keys of a row; 1 where a size is open, where results are reduced along their features,
     and where queries are more than one tile: their walks may end early or take turns, and how parts of those do has not been
     measured."""
@@ -182,7 +183,8 @@ def _key_parts(s: Schedule, nest: Nest, device: Device, alone: bool) -> int:
     blocks = prod(map(_extent, nest.role("batch")))
     together = (UNEVEN if nest.uneven else 1) if alone else min(TOGETHER, max(1, WARPS // s.warps))
     wanted = device.count("units", 128) * together
-    parts = min(wanted // blocks, _extent(n) // s.tile(n.name) // LEAST_TILES, MOST_KEY_PARTS if alone else MOST_PARTS)
+    least = max(s.tile(n.name), least_keys) if least_keys else s.tile(n.name) * LEAST_TILES
+    parts = min(wanted // blocks, _extent(n) // least, MOST_KEY_PARTS if alone else MOST_PARTS)
     bytes_ = _extent(n) * sum(map(_extent, features)) * DTYPES[nest.io_dtype].bytes
     return parts if parts > 1 and bytes_ / (WALKED * s.warps) * (1 - 1 / parts) > 2 * KERNEL_NS else 1
 

@@ -97,7 +97,8 @@ class Nest:
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
     ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
-    ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences.
+    ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``joins`` how many
+    parts of walks along keys the nest joins.
     """
 
     family: str
@@ -115,6 +116,7 @@ class Nest:
     across: bool = False
     products: int = 1
     uneven: bool = False
+    joins: int = 0
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

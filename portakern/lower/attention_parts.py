@@ -2,7 +2,7 @@
 
 With ``split_k=4`` in its schedule four blocks walk a quarter of the keys for every tile of queries and store what they have
 carried to temporaries with one more dim; a second kernel, elementwise over the result, joins the parts as a walk over all keys
-would have gone on, and does what follows.
+would have gone on, and does what follows.  With ``at_once=1`` in its schedule it loads all parts before it joins any.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.program import Array
 from portakern.ir.schedule import Schedule
-from portakern.lower.attention_walk import Carried, both, settle, walk
+from portakern.lower.attention_walk import Carried, all_of, both, settle, walk
 from portakern.lower.domain import Domain, Run
 from portakern.lower.kernel import Frame, Lowered, Request, at_most, grid
 from portakern.lower.online import Attention
 from portakern.lower.parts import parts_axis, range_of_part, store_part
 from portakern.lower.tiles import collapse
+
+AT_ONCE = "at_once"
 
 
 def attention_in_parts(request: Request, found: Attention, scores: tt.Contract, domain: Domain, axes: Sequence[t.Axis],
@@ -41,9 +43,12 @@ def _joined(request: Request, found: Attention, domain: Domain, part: t.Axis, ar
     mine, ops = replace(request, name=f"{request.name}_join"), (found.weights.softmax.m, *found.sums, found.out)
     cells = Domain([Run(r.classes, "parallel") for role in ("batch", "m", "d") for r in domain.role(role)],
                    domain.role("d")[0].classes[0])  # fmt: skip
-    schedule = mine.choose(mine.nest("elementwise", cells, 2 + len(arrays)))
+    count = int(part.extent)  # type: ignore[call-overload]
+    schedule = mine.choose(replace(mine.nest("elementwise", cells, 2 + len(arrays)), joins=count))
     at_most(schedule, cells.runs, 2, "axes")
-    frame = Frame(mine, cells, [*grid(cells.runs, schedule), replace(part, kind="loop")], schedule, "elementwise")
+    at_once = bool(schedule.option(AT_ONCE, 0))
+    part = t.Axis(part.name, "whole", count, 1 << (count - 1).bit_length()) if at_once else replace(part, kind="loop")
+    frame = Frame(mine, cells, [*grid(cells.runs, schedule), part], schedule, "elementwise")
     frame.arrays.types = {**frame.arrays.types, **{a.name: a.type for a in arrays}}
     b = frame.b
 
@@ -55,6 +60,19 @@ def _joined(request: Request, found: Attention, domain: Domain, part: t.Axis, ar
     def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
         top, *totals, acc = map(loaded, arrays, ops)
         return tuple(both(b, found, Carried(carried[0], carried[1:-1], carried[-1]), Carried(top, tuple(totals), acc)))
+
+    def of_all() -> Carried:
+        lines = [loaded(array, op) for array, op in zip(arrays, ops, strict=True)]
+        if b.axis[part.name].ragged:
+            nothing = [float("-inf"), *(0.0 for _ in lines[1:])]
+            lines = [b.add(t.Mask(x, part.name, value)) for x, value in zip(lines, nothing, strict=True)]
+        return all_of(b, found, Carried(lines[0], tuple(lines[1:-1]), lines[-1]), part.name)
+
+    if at_once:
+        settle(frame, found, of_all(), domain.role("n")[0].extent)
+        for number in range(len(request.program.outputs)):
+            frame.store(number)
+        return frame.finish()
 
     # Any of the result's axes may have tiles here, those too that had none in the walk.
     rows, result = b.dims(*(r.name for r in cells.runs[:-1])), b.dims(*(r.name for r in cells.runs))

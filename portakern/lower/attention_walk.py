@@ -152,6 +152,19 @@ def both(b: Builder, found: Attention, left: Carried, right: Carried) -> Carried
     return Carried(top, tuple(map(summed, zip(left.totals, right.totals, strict=True))), summed((left.acc, right.acc)))
 
 
+def all_of(b: Builder, found: Attention, parts: Carried, along: str) -> Carried:
+    """What a walk over the keys of all ``parts`` carries, which lie ``along`` an axis of the tiles."""
+    top = b.add(t.Reduce("max", parts.top, along))
+    fn = found.weights.softmax.e.fn  # type: ignore[attr-defined]
+    scale = b.unary(fn, b.binary("sub", parts.top, b.fit(_guarded(b, top), t.tile_type(parts.top).dims)))
+
+    def summed(x: Op) -> Op:
+        factor = b.fit(b.cast(scale, t.tile_type(x).dtype), t.tile_type(x).dims)
+        return b.add(t.Reduce("sum", b.binary("mul", x, factor), along))
+
+    return Carried(top, tuple(map(summed, parts.totals)), summed(parts.acc))
+
+
 def _lag(frame: Frame, found: Attention) -> float:
     """By how much a row's maximum may grow before it is taken for the new one, in units of the scores; 0: at once.
 
