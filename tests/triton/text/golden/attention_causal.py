@@ -31,33 +31,43 @@ def attention_kernel(
     top = tl.full((BLOCK_I,), float("-inf"), tl.float32)
     total = tl.zeros((BLOCK_I,), tl.float32)
     acc = tl.zeros((BLOCK_I, BLOCK_T), tl.float32)
-    for j0 in range(i0, i0 + 128, BLOCK_J):
+    end = i0 + 128
+    k = k_desc.load([0, l, 0, 0]).reshape(BLOCK_J, BLOCK_S)
+    product = tl.dot(q, tl.trans(k))
+    for j0 in range(0, end - BLOCK_J, BLOCK_J):
         j = j0 + tl.arange(0, BLOCK_J)
-        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
-        product = tl.dot(q, tl.trans(k))
-        masked = tl.where(i[:, None] >= j[None, :], product, float("-inf"))
+        masked = product
+        if j0 >= i0:
+            masked = tl.where(i[:, None] >= j[None, :], masked, float("-inf"))
         max_j = tl.reduce(masked, 1, max_nan)
         new_top = max_nan(top, max_j * 0.0883883461356163)
         shift = tl.where(new_top == float("-inf"), 0.0, new_top)
         exp2_product = tl.exp2(tl.fma(masked, 0.127517431974411, (shift * -1.4426950216293335)[:, None]))
         exp2_top = tl.exp2((top - shift) * 1.4426950216293335)
-        v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
-        acc = tl.dot(exp2_product.to(tl.bfloat16), v, acc * exp2_top[:, None])
-        top = new_top
         total = total * exp2_top + tl.sum(exp2_product, axis=1)
-    for j0 in range(0, i0, BLOCK_J):
-        k = k_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_S)
+        weights = exp2_product.to(tl.bfloat16)
+        kept = acc * exp2_top[:, None]
+        # The scores of the next tile, before the product of these weights.
+        next_j0 = j0 + BLOCK_J
+        k = k_desc.load([0, l, next_j0, 0]).reshape(BLOCK_J, BLOCK_S)
         product = tl.dot(q, tl.trans(k))
-        max_j = tl.reduce(product, 1, max_nan)
-        new_top = max_nan(top, max_j * 0.0883883461356163)
-        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
-        exp2_product = tl.exp2(tl.fma(product, 0.127517431974411, (shift * -1.4426950216293335)[:, None]))
-        exp2_top = tl.exp2((top - shift) * 1.4426950216293335)
         v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
-        acc = tl.dot(exp2_product.to(tl.bfloat16), v, acc * exp2_top[:, None])
+        acc = tl.dot(weights, v, kept)
         top = new_top
-        total = total * exp2_top + tl.sum(exp2_product, axis=1)
-    out = (acc / total[:, None]).to(tl.bfloat16).reshape(1, 1, 1, BLOCK_I, BLOCK_T)
+    j0 = tl.cdiv(end, BLOCK_J) * BLOCK_J - BLOCK_J
+    j = j0 + tl.arange(0, BLOCK_J)
+    masked = tl.where(i[:, None] >= j[None, :], product, float("-inf"))
+    max_j = tl.reduce(masked, 1, max_nan)
+    new_top = max_nan(top, max_j * 0.0883883461356163)
+    shift = tl.where(new_top == float("-inf"), 0.0, new_top)
+    exp2_product = tl.exp2(tl.fma(masked, 0.127517431974411, (shift * -1.4426950216293335)[:, None]))
+    exp2_top = tl.exp2((top - shift) * 1.4426950216293335)
+    total = total * exp2_top + tl.sum(exp2_product, axis=1)
+    weights = exp2_product.to(tl.bfloat16)
+    kept = acc * exp2_top[:, None]
+    v = v_desc.load([0, l, j0, 0]).reshape(BLOCK_J, BLOCK_T)
+    acc = tl.dot(weights, v, kept)
+    out = (acc * (1.0 / total)[:, None]).to(tl.bfloat16).reshape(1, 1, 1, BLOCK_I, BLOCK_T)
     out_desc.store([0, l, r, i0, 0], out)
 
 
@@ -71,5 +81,5 @@ def attention(q, k, v, out):
     )
     attention_kernel[(2 * 2 * triton.cdiv(1024, 128),)](
         q_desc, k_desc, v_desc, out_desc, L=2, R=2, I=1024, J=1024, BLOCK_I=128, BLOCK_J=64, BLOCK_S=128,
-        BLOCK_T=128, HEADS=8, num_warps=4, num_stages=2, enable_fp_fusion=False,
+        BLOCK_T=128, HEADS=32, num_warps=4, num_stages=2, enable_fp_fusion=False,
     )
