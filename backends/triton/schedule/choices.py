@@ -41,8 +41,10 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
                 found |= {"descriptors": (0, 1, 2), "pack": ("none", "m", "n", "both")}
                 found["programs"] = (0, device.count("units", 0))
         case "attention":
-            found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128), "heads": (0, 8, 16),
-                     "split": (1, 2)}  # fmt: skip
+            found = {"warps": (4, 8), "stages": (1, 2, 3, 4), "m": (64, 128, 256), "n": (32, 64, 128), "heads": (0, 8, 16, 32),
+                     "split": (1, 2, 3)}  # fmt: skip
+            if device.has("wgmma"):
+                found["ahead"] = (0, 1, 2)
     if device.vendor == "NVIDIA" and nest.family not in ("contraction", "grouped", "attention"):
         found["keep"] = KEEP
     if device.vendor == "AMD":

@@ -223,7 +223,8 @@ def test_walks_stay_whole_where_blocks_and_tiles_do_not_meet(interpreter: Worker
     ({"SQ": 200, "SK": 2}, CAUSAL), ({"SQ": 100, "SK": 131}, {"causal": False}), ({"SQ": 70, "SK": 20}, {"causal": False}),
     ({"SQ": 70, "SK": 96}, {"causal": False}),
 ])  # fmt: skip
-@pytest.mark.parametrize(("ahead", "described", "tiles"), [(1, 0, (64, 32)), (1, 1, (64, 32)), (2, 1, (64, 32)), (2, 1, (64, 64))])
+@pytest.mark.parametrize(("ahead", "described", "tiles"), [(1, 0, (64, 32)), (1, 1, (64, 32)), (2, 1, (64, 32)),
+                                                           (2, 1, (64, 64))])  # fmt: skip
 def test_next_scores_come_first(interpreter: WorkerPool, more: Mapping[str, int], params: Mapping[str, Any], ahead: int,
                                 described: int, tiles: tuple[int, int]) -> None:  # fmt: skip
     program, source = emitted("attention", {**SHAPE, **more}, params, m=tiles[0], n=tiles[1], descriptors=described,
