@@ -366,7 +366,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
         shapes = shapes[2:]
     if half and device.has("wgmma"):
         yield from _ahead(nest, device, whole)
-        if isinstance(m.extent, int) and m.extent <= 32 and wide <= 128:
+        picked = nest.uneven or any(a.picks for a in nest.role("n"))  # pages: not measured
+        if isinstance(m.extent, int) and m.extent <= 32 and wide <= 128 and not picked:
             shapes = ((32, min(256, _STEP // wide), 4, 2), *shapes)
     for rows, keys, warps, stages in shapes:
         tiles = {m.name: pow2(m.extent, rows, WIDTH), n.name: pow2(n.extent, keys, shortest(device, nest.dots)), **whole}
