@@ -32,11 +32,12 @@ from portakern.ir.tile import (
 )
 
 from ..syntax.expressions import BlockAxes
+from .whole_lines import Turned
 
 COLUMN, ROW = 0, 1
 """The dim that the axis of a one-dim tile takes: sublanes (a column) or lanes (a row)."""
 
-_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Bitcast, Mask, Permute, Broadcast, Running)
+_ELEMENTWISE = (Unary, Binary, Compare, Select, Cast, Bitcast, Mask, Permute, Broadcast, Running, Turned)
 
 
 class LayoutAssignment:

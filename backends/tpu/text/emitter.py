@@ -24,6 +24,7 @@ from ..planning.picks import reference
 from ..planning.pieces import in_pieces
 from ..planning.split_dims import with_split_dims
 from ..planning.turns import in_turns
+from ..planning.whole_lines import with_whole_lines
 from ..planning.words import WORDS
 from ..syntax import operations
 from ..syntax.line_breaks import wrap
@@ -120,7 +121,9 @@ class _Writer:
         self.narrow = narrowed(program)
         self.words = tuple(a.name for a, b in zip(given.arrays, program.arrays, strict=True) if b.name in self.narrow.words)
         turned, self.scans = in_turns(self.narrow.program)
-        (self.program, self.assemblies), self.target = in_pieces(turned), target
+        turned, beside = with_whole_lines(turned)
+        (self.program, assemblies), self.target = in_pieces(turned), target
+        self.assemblies = (*assemblies, *beside)
         program = self.program = replace(self.program, kernels=tuple(map(with_split_dims, self.program.kernels)))
         self.problems: list[Missing] = []
         self.at: Kernel | None = None

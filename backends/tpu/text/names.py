@@ -26,6 +26,7 @@ from portakern.ir.tile import (
 from ..planning.constants import filled_with
 from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.taps import TapLoop
+from ..planning.whole_lines import Turned
 from ..syntax import operations
 
 
@@ -36,6 +37,8 @@ def hint(op: Op) -> str:
             return name
         case Cast(x=x) | Broadcast(x=x) | Permute(x=x) | Mask(x=x):
             return hint(x)
+        case Turned(x=x):
+            return f"turned_{hint(x)}"
         case Reduce(fn=fn, x=x):
             return f"{'row' if len(tile_type(x).dims) < 2 or tile_type(x).axes[1] == op.axis else 'col'}_{fn}"
         case Running(fn=fn):

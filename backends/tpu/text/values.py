@@ -49,6 +49,7 @@ from ..planning.loops import carried_through, loops_before
 from ..planning.picks import found_text, picked_text
 from ..planning.scalars import scalar_text
 from ..planning.taps import TapLoop
+from ..planning.whole_lines import Turned
 from ..syntax import operations
 from ..syntax.expressions import SUM, BlockAxes, PlacedExpr, call, infix
 from . import folds
@@ -189,6 +190,9 @@ class Values:
                 x = self.value(region, op.x)
                 swapped = op.axes != tile_type(op.x).axes and x.place is not None
                 return PlacedExpr(f"{x.at(0)}.T", (x.place[1], x.place[0])) if swapped and x.place else x
+            case Turned():
+                x = self.full(region, op.x)
+                return PlacedExpr(f"pltpu.roll({x.text}, {op.by}, 1)", x.place)
             case Mask():
                 return self._mask(region, op)
             case Load(dims=()) if op.buffer.name in self.plan.prefetched:  # type: ignore[attr-defined]

@@ -87,10 +87,29 @@ def emitted(op: Any, dims: Mapping[str, int], schedule: dict[str, int] | None = 
 
 @pytest.mark.quick
 def test_halves_of_lines_are_read_and_stored_in_one_block() -> None:
-    text = emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 64})
-    assert "x_ref[:, :64]" in text and "x_ref[:, 64:]" in text and "out_ref[:, 64:] = " in text
+    text = emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 192})
+    assert "x_ref[:, :192]" in text and "x_ref[:, 192:]" in text and "out_ref[:, 192:] = " in text
     assert not any(word in text for word in ("x2_ref", "transpose", "concatenate", "x["))
     assert "concatenate" not in emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 20})
+
+
+@pk.operator
+def in_quarters(x: T["M", "128"], y: T["N", "32"], b: T["32"], rows: T["M", pk.f32]):
+    q = [x[:, 32 * n : 32 * n + 32] for n in range(4)]
+    z = pk.cast(y[0] * b, pk.f32) * rows[:, None]
+    made = [pk.cast(q[n], pk.f32) * z - pk.cast(q[(n + 1) % 4], pk.f32) for n in range(3)]
+    return pk.concat([*(pk.cast(m, x.dtype) for m in made), pk.maximum(q[3], q[1] + q[0])], -1)
+
+
+@pytest.mark.quick
+def test_parts_of_a_line_of_lanes_are_computed_on_the_whole_line() -> None:
+    text = emitted(turned, {"B": 2, "S": 64, "H": 4, "D": 64})
+    assert "pltpu.roll(x, 64, 1)" in text and "jnp.where(cols < 64, " in text
+    assert "c_lines = jnp.concatenate([c, c], axis=1)" in text and "x_ref[:, " not in text
+    quarters = emitted(in_quarters, {"M": 37, "N": 2})
+    assert all(f"pltpu.roll(x, {n}, 1)" in quarters for n in (64, 96)) and "concatenate([b, b, b, b], axis=0)" in quarters
+    # Where each line has a part of its own, putting it beside itself costs what it saves.
+    assert "x_ref[:, :64]" in emitted(turned, {"B": 1, "S": 64, "H": 1, "D": 64})
 
 
 @pytest.mark.quick
@@ -108,7 +127,8 @@ def test_parts_of_whole_blocks_are_blocks() -> None:
 
 
 @pytest.mark.parametrize(("op", "dims"), [
-    (turned, {"B": 2, "S": 37, "H": 3, "D": 64}), (turned, {"B": 1, "S": 9, "H": 2, "D": 20}), (in_three, {"M": 21, "N": 40}),
+    (turned, {"B": 2, "S": 37, "H": 3, "D": 64}), (turned, {"B": 2, "S": 21, "H": 3, "D": 96}),
+    (turned, {"B": 1, "S": 9, "H": 2, "D": 20}), (in_quarters, {"M": 37, "N": 2}), (in_three, {"M": 21, "N": 40}),
     (gated, {"M": 37, "N": 256}),
 ])  # fmt: skip
 def test_parts_are_right(op: Any, dims: Mapping[str, int]) -> None:
