@@ -135,10 +135,11 @@ def refuse_dtypes(program: TensorProgram, target: Target) -> None:
     """Raise :class:`UnsupportedDtype` when an input or output has a dtype that the device does not list.
 
     Integer inputs are left to the emitter, which may take indices of 64 bits in another form; so are results of 64 bits that
-    are known to fit into 32.
+    are known to fit into 32, or of which the bits are all that is computed.
     """
     from portakern.lower.narrow import without_wide_integers
     from portakern.lower.small_integers import small
+    from portakern.lower.word_pairs import has_words
 
     device = target.device
     inputs = [a for a in program.args if not DTYPES[tensor_type(a).dtype].is_int]
@@ -152,7 +153,7 @@ def refuse_dtypes(program: TensorProgram, target: Target) -> None:
     if "i64" in device.dtypes or all(tensor_type(r).dtype != "i64" for r in program.results):
         return
     for name, op in zip(program.outputs, without_wide_integers(program).results, strict=True):
-        if tensor_type(op).dtype == "i64" and small(op) is None:
+        if tensor_type(op).dtype == "i64" and small(op) is None and not has_words(op):
             raise UnsupportedDtype(
                 f"{target} has no i64, and the numbers of {name} in {program.name} are not known to fit into 32 bits",
                 hint="places, counts and what is limited (pk.clip, torch.clamp) are known to; or give back i32, or f32",

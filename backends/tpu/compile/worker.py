@@ -146,7 +146,7 @@ def arguments_at(source: Source, sizes: Mapping[str, int]) -> list[Any]:
     found = []
     for a in source.by_role("input", "scalar"):
         shape = tuple(evaluate(s, sizes) for s in a.type.shape) if isinstance(a.type, BufferType) else ()
-        shape, dtype = ((2,), "u32") if a.name in words else (shape, "i32" if a.dtype == "i64" else a.dtype)
+        shape, dtype = ((2, *shape), "u32") if a.name in words else (shape, "i32" if a.dtype == "i64" else a.dtype)
         found.append(jax.ShapeDtypeStruct(shape, jax_dtype(dtype)))
     return found
 

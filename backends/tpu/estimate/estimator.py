@@ -12,7 +12,8 @@ from portakern.ir.tensor import TensorProgram
 
 from ..trace.environment import HINT, package_version
 from .figures import PROFILED, core_of, priced
-from .profiler import Profiler
+from .part import FEWEST
+from .profiler import IMPATIENT_S, Profiler, Slow
 from .report import confidence, details, limiter, lines
 
 MODEL = "libtpu"
@@ -42,7 +43,12 @@ class LibtpuEstimator:
         return Availability(True, f"static profile of libtpu {package_version('libtpu')}")
 
     def estimate(self, source: Source, binary: CompiledBinary, sequence: DispatchSequence, program: Program | None) -> Estimate:
-        return estimated(kernels.call("profile_source", source, dict(sequence.sizes)), source.target, self.version)
+        asked = ("profile_source", source, dict(sequence.sizes))
+        try:
+            profile = kernels.call(*asked, timeout_s=IMPATIENT_S)
+        except Slow:
+            profile = kernels.call(*asked, FEWEST)
+        return estimated(profile, source.target, self.version)
 
     def peers(self, program: TensorProgram, target: Target) -> dict[str, Estimate | PortakernError]:
         """XLA's own version of the operator: its program written in jax.numpy, compiled for the same core."""

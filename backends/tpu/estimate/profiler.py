@@ -12,8 +12,16 @@ from portakern.tools.workers import WorkerFault, WorkerPool
 from ..trace.environment import ENVIRONMENT
 
 TIMEOUT_S = 240.0
+IMPATIENT_S = 120.0
+"""After which a profile of fewer steps is tried, where there is one: libtpu takes ten times as long for some code as for other,
+blocks of an operand that XLA keeps in VMEM among it."""
+
 MEMORY = 12 << 30
 """Bytes that the child may have: unrolled profiles of long loops grow without end."""
+
+
+class Slow(PortakernError):
+    """A profile that was not done in time."""
 
 
 class Profiler:
@@ -28,15 +36,16 @@ class Profiler:
         self._pool: WorkerPool | None = None
         self._lock = threading.Lock()
 
-    def call(self, function: str, *args: Any) -> dict[str, Any]:
-        """Raises :class:`PortakernError` of kind ``no-estimate`` where the child ended, with what it said last."""
+    def call(self, function: str, *args: Any, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+        """Raises :class:`PortakernError` of kind ``no-estimate`` where the child ended, with what it said last; a
+        :class:`Slow` one where it had to be ended."""
         with self._lock:
             if self._pool is None:
                 self._pool = WorkerPool(1, env=self._environment, memory_bytes=MEMORY)
             try:
-                return self._pool.call(f"{__package__}.worker:{function}", *args, timeout_s=TIMEOUT_S)
+                return self._pool.call(f"{__package__}.worker:{function}", *args, timeout_s=timeout_s)
             except WorkerFault as fault:
-                raise PortakernError(
+                raise (Slow if fault.kind == "timeout" else PortakernError)(
                     "no-estimate",
                     f"libtpu's profile ended: {_reason(fault)}",
                     hint="the kernel may still compile; smaller shapes profile faster",

@@ -2,14 +2,15 @@
 
 An i64 input is taken as a saturated i32: what lies outside of 32 bits is moved to the nearest number inside.  That gives the
 same results where such numbers are limited, compared with others, or used as coordinates.  An i64 output is stored as the i32
-that it was widened from.  An i64 scalar of which kernels take its two words alone (a seed) is two scalars of i32.  Where
-anything else is computed in i64, nothing is narrowed and the emitter reports it.
+that it was widened from.  An i64 scalar of which kernels take its two words alone (a seed) is two scalars of i32.  Where more
+than 32 bits matter, all arrays are pairs of words (:mod:`.word_pairs`); where that cannot be said either, nothing is narrowed
+and the emitter reports it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array, Program
@@ -34,6 +35,7 @@ from portakern.ir.tile import (
     tile_type,
 )
 
+from .word_pairs import in_pairs
 from .words import Words, in_words
 
 LIMIT = 2**31 - 1
@@ -59,12 +61,14 @@ EXACT, SATURATED = _Ends(True, True), _Ends(False, False)
 @dataclass(frozen=True)
 class Narrowed:
     """``program`` with i32 in the place of i64.  ``limits`` are the inputs that are i64 outside of it, with the range that they
-    are to be limited to, ``widened`` such outputs, ``words`` such scalars, with the names of their lower and upper words."""
+    are to be limited to, ``widened`` such outputs, ``words`` such scalars and inputs, with the names of their lower and upper
+    words, and ``joined`` such outputs that are put together of words."""
 
     program: Program
     limits: Mapping[str, Range]
     widened: frozenset[str]
     words: Mapping[str, Words]
+    joined: Mapping[str, Words] = field(default_factory=dict)
 
 
 def narrowed(program: Program) -> Narrowed:
@@ -74,11 +78,23 @@ def narrowed(program: Program) -> Narrowed:
     inputs = frozenset(a.name for a in wide if a.role == "input")
     holds = all(isinstance(a.type, BufferType) and _holds(a.init) for a in wide)
     if not holds or not all(_fits(k, inputs) for k in program.kernels):
-        return Narrowed(program, {}, frozenset(), words)
+        return _by_pairs(program, words)
     limits = {name: _limits(program, name) for name in inputs}
     small = replace(program, arrays=tuple(_array(a) if a in wide else a for a in program.arrays),
                     kernels=tuple(_kernel(k, limits) for k in program.kernels))  # fmt: skip
     return Narrowed(small, limits, frozenset(a.name for a in wide if a.role == "output"), words)
+
+
+def _by_pairs(program: Program, words: Mapping[str, Words]) -> Narrowed:
+    """``program`` in pairs of words where it has such a form."""
+    taken = {*program.sizes, *(a.name for a in program.arrays)}
+    if (found := in_pairs(program, taken)) is None:
+        return Narrowed(program, {}, frozenset(), words)
+    made, pairs = found
+    roles = {a.name: a.role for a in program.arrays}
+    given = {name: both for name, both in pairs.items() if roles[name] in ("input", "scalar")}
+    joined = {name: both for name, both in pairs.items() if roles[name] == "output"}
+    return Narrowed(made, {}, frozenset(), {**words, **given}, joined)
 
 
 def _holds(value: float | None) -> bool:

@@ -31,12 +31,17 @@ JOINS = {"sum": "jnp.add", "prod": "jnp.multiply", "max": "jnp.maximum", "min": 
 
 HELPERS = {
     "words": '''def words(x):
-    """The lower and the upper 32 bits of a 64-bit integer, which may come as uint32[2]: jax has no more without x64."""
+    """The lower and the upper 32 bits of 64-bit integers, which may come as uint32[2, ...]: jax has no more without x64."""
     if not isinstance(x, jax.Array) and np.asarray(x).dtype != np.uint32:
-        x = np.asarray(x, np.int64)[None].view(np.uint32)
-    if x.ndim:
+        x = np.moveaxis(np.array(x, np.int64)[..., None].view(np.uint32), -1, 0)
+    if x.ndim and x.dtype == np.uint32:
         return tuple(jax.lax.bitcast_convert_type(jnp.asarray(x[n]), jnp.int32) for n in range(2))
     return x.astype(jnp.int32), (x >> 31 >> 1).astype(jnp.int32)
+''',
+    "of_words": '''def of_words(low, high):
+    """64-bit integers of their lower and upper 32 bits, as uint32[2, ...] where jax has no more, without x64."""
+    both = jax.lax.bitcast_convert_type(jnp.stack([low, high]), jnp.uint32)
+    return both[1].astype(jnp.int64) << 32 | both[0].astype(jnp.int64) if jax.config.jax_enable_x64 else both
 ''',
     "expm1": '''def expm1(x):
     """exp(x) - 1 without cancellation near 0; Mosaic has no expm1.  tanh(x/2) = (e^x - 1) / (e^x + 1)."""

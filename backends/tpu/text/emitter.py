@@ -228,7 +228,7 @@ class _Writer:
             names, values = ", ".join(self.constants), ", ".join(map(str, self.constants.values()))
             out += [(f"{names} = {values}  # elements per block", ""), ("", "")]
         helpers = dict.fromkeys(h for _, body in self.kernels.values() for h in body.helpers)
-        helpers |= dict.fromkeys(["words"] if self.narrow.words else [])
+        helpers |= dict.fromkeys([*(["words"] if self.narrow.words else []), *(["of_words"] if self.narrow.joined else [])])
         for helper in helpers:
             out += [("", ""), *((line, "") for line in operations.HELPERS.get(helper, helper).splitlines()), ("", "")]
         for plan, body in self.kernels.values():

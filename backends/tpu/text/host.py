@@ -37,11 +37,11 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
     whole = {w: name for name, both in narrow.words.items() for w in both}
     given = dict.fromkeys(whole.get(a.name, a.name) for a in inputs)
     lines = [f"def {program.name}({', '.join(given)}):"]
+    lines += [f"    {', '.join(both)} = words({name})" for name, both in narrow.words.items()]
     lines += [f"    {line}" for line in _read_sizes(program, report)]
     if narrow.limits:
         lines.append("    # Without jax_enable_x64 jax itself drops the upper half of int64 before it comes here.")
     lines += [f"    {_limited(a.name, narrow.limits[a.name])}" for a in inputs if a.name in narrow.limits]
-    lines += [f"    {', '.join(both)} = words({name})" for name, both in narrow.words.items()]
     ready = {a.name for a in inputs}
     lines += [f"    {line}" for line in _assembled(program, assemblies, ready)]
 
@@ -62,7 +62,10 @@ def entry_lines(program: Program, plans: Mapping[int, tuple[PallasKernelPlan, Ke
     lines += [f"    {a.name} = {filled(a)}" for a in outputs if a.name not in ready]
     if narrow.widened:
         lines.append("    # int is int64 where jax has such numbers (jax_enable_x64), else int32; all of these fit.")
-    lines.append(f"    return {', '.join(a.name + '.astype(int)' * (a.name in narrow.widened) for a in outputs)}")
+    lines += [f"    {name} = of_words({', '.join(both)})" for name, both in narrow.joined.items()]
+    joined = {w: name for name, both in narrow.joined.items() for w in both}
+    given = dict.fromkeys(joined.get(a.name, a.name + ".astype(int)" * (a.name in narrow.widened)) for a in outputs)
+    lines.append(f"    return {', '.join(given)}")
     return [(line, "") for line in lines]
 
 
@@ -157,7 +160,7 @@ def _launch(program: Program, plan: PallasKernelPlan, body: KernelBody, device: 
     zeros = ", ".join(f"jnp.zeros({tuple_text(tuple(map(str, shape_of(a))))}, {operations.JNP[a.dtype]})" for a in written)
     whole = len(program.kernels) == 1 and not program.repeats
     outputs = [a.name for a in program.by_role("output")]
-    if whole and [a.name for a in written] == outputs and not narrow.widened:
+    if whole and [a.name for a in written] == outputs and not narrow.widened and not narrow.joined:
         return [f"if {nothing}:", f"    return {zeros}", *lines, *run]
     return [*lines, f"if {nothing}:", f"    {names} = {zeros}", "else:", *(f"    {line}" for line in run)]
 

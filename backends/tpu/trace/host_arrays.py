@@ -21,8 +21,8 @@ def narrowed(x: np.ndarray) -> np.ndarray:
 
 
 def entering(source: Source, arrays: Sequence[Any]) -> list[Any]:
-    """Inputs and scalars as the entry takes them: what it takes the words of as uint32[2], other integers in 32 bits; those
-    that are no arrays of numpy as they are."""
+    """Inputs and scalars as the entry takes them: what it takes the words of as uint32[2, ...], other integers in 32 bits;
+    those that are no arrays of numpy as they are."""
     whole = dict(source.options).get(WORDS, ())
     given = source.by_role("input", "scalar")
     return [x if not isinstance(x, np.ndarray) else _words(x) if a.name in whole else narrowed(x)
@@ -30,12 +30,14 @@ def entering(source: Source, arrays: Sequence[Any]) -> list[Any]:
 
 
 def _words(x: np.ndarray) -> np.ndarray:
-    """The lower and the upper half of an integer."""
-    return np.array([int(x) & 0xFFFFFFFF, int(x) >> 32 & 0xFFFFFFFF], np.uint32)
+    """The lower and the upper halves of integers."""
+    return np.moveaxis(np.array(x, np.int64)[..., None].view(np.uint32), -1, 0)
 
 
 def widened(array: Array, result: np.ndarray) -> np.ndarray:
-    """A result that ``array`` is of int64 and jax of int32, since it has no more bits without x64, as int64."""
+    """A result that ``array`` is of int64, and jax of int32 or of two words, since it has no more bits without x64."""
+    if array.dtype == "i64" and result.dtype == np.uint32:
+        return result[1].view(np.int32).astype(np.int64) << 32 | result[0].astype(np.int64)
     return result.astype(np.int64) if array.dtype == "i64" and result.dtype == np.int32 else result
 
 

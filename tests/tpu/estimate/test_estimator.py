@@ -9,6 +9,8 @@ import pytest
 
 from portakern.backend import CompiledBinary, DispatchSequence, InspectedKernel, KernelArgument
 from portakern.backends.tpu.estimate.estimator import LibtpuEstimator, kernels
+from portakern.backends.tpu.estimate.part import FEWEST
+from portakern.backends.tpu.estimate.profiler import Slow
 from portakern.backends.tpu.foreign.inspected import inspected
 from portakern.errors import PortakernError
 from portakern.registry import registry
@@ -57,6 +59,20 @@ def test_the_profiler_outlives_an_abort_of_libtpu():
     work = work_of("row_sum", M=256, N=256)
     found = LibtpuEstimator().estimate(steps.emit(work)[0], NOTHING, DispatchSequence((), sizes=()), None)
     assert found.us > 0 and "libtpu" in found.version
+
+
+def test_what_is_slow_is_profiled_again_with_fewer_steps(monkeypatch: pytest.MonkeyPatch):
+    asked: list[tuple[Any, ...]] = []
+
+    def call(*args: Any, timeout_s: float = 0.0) -> dict[str, Any]:
+        asked.append(args)
+        if len(args) < 4:
+            raise Slow("no-estimate", "not in time")
+        return {"kernels": [], "operations": [], "cores": 1}
+
+    monkeypatch.setattr(kernels, "call", call)
+    LibtpuEstimator().estimate(steps.emit(work_of("row_sum", M=256, N=256))[0], NOTHING, DispatchSequence((), sizes=()), None)
+    assert [a[3:] for a in asked] == [(), (FEWEST,)]
 
 
 PREFETCH = textwrap.dedent("""

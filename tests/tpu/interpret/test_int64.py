@@ -39,6 +39,23 @@ def counted(i: T["M", pk.i64]):
     return pk.cast(pk.bincount(i, 7), pk.i64), pk.cast(hot, pk.i64)
 
 
+@operator
+def bits(i: T["M", pk.i64], j: T["N", pk.i64]):
+    """All bits of pairs of numbers: logic, shifts, sums with a carry, comparisons; turned, joined and looked up."""
+    a, b = i[:, None], j
+    shifted = [pk.shift_right(a ^ b, n) for n in (0, 1, 31, 32, 33, 63)] + [pk.shift_left(a, n) | b for n in (0, 7, 32, 60)]
+    ordered = (a < b, a <= b, a > b, a >= b, a == b, a != b)
+    smaller = pk.cast(a & b, pk.i32), pk.cast(a & b != 0, pk.i8)
+    moved = pk.transpose(pk.where(a < b, a, b), (1, 0)), pk.concat([i & 0xF0F0F0F0F0, j], 0), a - pk.iota((1, 1), 0)
+    return (a & b, a | 7, ~a ^ b, a + b, a - b, -a + 1, pk.maximum(a, b), pk.minimum(a, b), *shifted, *ordered, *smaller,
+            *moved)  # fmt: skip
+
+
+@operator
+def bits_by_scalar(i: T["M", pk.i64], mask: pk.Scalar[pk.i64]):
+    return i & mask, i < mask
+
+
 CASES = [
     *((op, {"V": 7, "D": 3, "M": len(kinds.FAR)}) for op in (kinds.from_the_end, kinds.added, kinds.clipped)),
     (best_of, {"V": 40, "N": 130, "M": len(kinds.FAR)}), (squares, {"M": len(kinds.FAR)}),
@@ -62,7 +79,7 @@ def interpreted(op: Any, dims: Mapping[str, int], *many: Arrays) -> Iterator[tup
 
 
 def _ran(executable: Any, given: Arrays, want: Arrays) -> tuple[Arrays, Arrays]:
-    found = {n: np.zeros(x.shape, np.int64 if x.dtype.kind == "i" else np.float32) for n, x in want.items()}
+    found = {n: np.zeros(x.shape, np.float32 if x.dtype.kind == "f" else x.dtype) for n, x in want.items()}
     buffers = {n: HostBuffer(n, x.reshape(-1).view(np.uint8), 0, x.shape, x.dtype) for n, x in {**given, **found}.items()}
     executable.run(buffers, {})
     return found, want
@@ -95,3 +112,14 @@ def test_bits_are_those_of_all_64_bits_of_a_seed() -> None:
         assert len({line.tobytes() for line in want.values()}) == 3
         for name, line in want.items():
             assert (found[name] == line).all(), name
+
+
+def test_all_64_bits() -> None:
+    ends = (0, 1, -1, 2**31, 2**31 - 1, -(2**31), 2**32, 2**32 - 1, -(2**32), 2**63 - 1, -(2**63), 1 << 40, -(1 << 40) - 5)
+    far = np.concatenate([np.array(ends), np.random.default_rng(0).integers(-(2**63), 2**63 - 1, 20)])
+    ((found, want),) = interpreted(bits, {"M": len(far), "N": 30}, {"i": far, "j": np.roll(far[:30], 4)})
+    for name, x in want.items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)
+    ((found, want),) = interpreted(bits_by_scalar, {"M": len(far)}, {"i": far, "mask": np.array(-(1 << 35) + 77)})
+    for name, x in want.items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)

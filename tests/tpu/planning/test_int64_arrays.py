@@ -29,8 +29,13 @@ def squares(i: T["M", pk.i64]):
 
 
 @operator
-def next_ones(i: T["M", pk.i64]):
-    return i + 1
+def masked(i: T["M", pk.i64], mask: T["M", pk.i64]):
+    return i & mask & 255
+
+
+@operator
+def products(i: T["M", pk.i64]):
+    return i * 3
 
 
 @operator
@@ -74,7 +79,7 @@ def test_kernels_have_32_bits_and_the_host_limits_and_widens(op: Any, dims: dict
     assert text.count("jnp.clip(i,") + text.count("jnp.clip(ids,") == 1
 
 
-@pytest.mark.parametrize("op", [next_ones, running])
+@pytest.mark.parametrize("op", [products, running])
 def test_results_that_may_not_fit_are_refused(op: Any) -> None:
     with pytest.raises(PortakernError, match="are not known to fit into 32 bits") as caught:
         emitted(op, M=300)
@@ -85,6 +90,12 @@ def test_inputs_whose_numbers_matter_are_refused() -> None:
     with pytest.raises(PortakernError, match="the dtype i64 of i: v5e has none") as caught:
         emitted(as_floats, M=300)
     assert caught.value.kind == "missing-rule" and "limited first" in caught.value.hint
+
+
+def test_bits_are_computed_by_words() -> None:
+    text = emitted(masked, M=300)
+    assert "i_low, i_high = words(i)" in text and "return out" in text and "out = of_words(out_low, out_high)" in text
+    assert "out_low_ref[...] = (i_low_ref[...][None, :] & mask_low_ref[...][None, :] & 255)[0]" in text
 
 
 def test_a_seed_is_two_words_unless_it_is_used_otherwise() -> None:
