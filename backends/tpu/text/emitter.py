@@ -18,6 +18,7 @@ from ..planning.arguments import in_plain_arrays
 from ..planning.blocks import LANES, SUBLANES
 from ..planning.framed import framed, frames_of
 from ..planning.int64_arrays import narrowed
+from ..planning.joined_rows import with_joined_rows
 from ..planning.kernel_plan import PallasKernelPlan, PallasProgramPlan, plan_kernel
 from ..planning.loops import ReportMissing
 from ..planning.picks import reference
@@ -122,7 +123,7 @@ class _Writer:
         self.words = tuple(a.name for a, b in zip(given.arrays, program.arrays, strict=True) if b.name in self.narrow.words)
         turned, self.scans = in_turns(self.narrow.program)
         turned, beside = with_whole_lines(turned)
-        (self.program, assemblies), self.target = in_pieces(turned), target
+        (self.program, assemblies), self.target = in_pieces(with_joined_rows(turned)), target
         self.assemblies = (*assemblies, *beside)
         program = self.program = replace(self.program, kernels=tuple(map(with_split_dims, self.program.kernels)))
         self.problems: list[Missing] = []

@@ -24,6 +24,7 @@ from portakern.ir.tile import (
 )
 
 from ..planning.constants import filled_with
+from ..planning.joined_rows import Repeated
 from ..planning.kernel_plan import PallasKernelPlan
 from ..planning.taps import TapLoop
 from ..planning.whole_lines import Turned
@@ -35,7 +36,7 @@ def hint(op: Op) -> str:
     match op:
         case Load(buffer=Arg(name=name)):
             return name
-        case Cast(x=x) | Broadcast(x=x) | Permute(x=x) | Mask(x=x):
+        case Cast(x=x) | Broadcast(x=x) | Permute(x=x) | Mask(x=x) | Repeated(x=x):
             return hint(x)
         case Turned(x=x):
             return f"turned_{hint(x)}"

@@ -43,6 +43,7 @@ from portakern.ir.tile import (
 
 from ..planning.blocks import SUBLANES, BlockAccess, origin, tuple_text
 from ..planning.constants import filled_with, number
+from ..planning.joined_rows import Repeated
 from ..planning.joined_taps import JoinedTaps, joined_taps
 from ..planning.kernel_plan import PallasKernelPlan, ScratchBuffer, kept_at
 from ..planning.loops import carried_through, loops_before
@@ -193,6 +194,11 @@ class Values:
             case Turned():
                 x = self.full(region, op.x)
                 return PlacedExpr(f"pltpu.roll({x.text}, {op.by}, 1)", x.place)
+            case Repeated():
+                x, place = self.value(region, op.x), self.plan.layout.place(op)
+                few, columns = (self.shapes.spans[a].text for a in tile_type(op.x).axes)
+                spread = f"jnp.broadcast_to({x.at(0)}[:, None], ({few}, {op.times}, {columns}))"
+                return PlacedExpr(f"{spread}.reshape({self.shapes.spans[op.dims[0][0]].text}, {columns})", place)
             case Mask():
                 return self._mask(region, op)
             case Load(dims=()) if op.buffer.name in self.plan.prefetched:  # type: ignore[attr-defined]

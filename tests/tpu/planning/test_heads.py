@@ -112,6 +112,31 @@ def test_parts_of_a_line_of_lanes_are_computed_on_the_whole_line() -> None:
     assert "x_ref[:, :64]" in emitted(turned, {"B": 1, "S": 64, "H": 1, "D": 64})
 
 
+@pk.operator
+def scaled(x: T["B", "S", "H", "D"], scale: T["S", "D"], shift: T["D", pk.f32]):
+    """One input differs between positions, one between features alone."""
+    return pk.cast(pk.cast(x * scale[:, None], pk.f32) + shift, x.dtype)
+
+
+@pytest.mark.quick
+def test_heads_that_fill_native_tiles_are_rows_of_their_positions() -> None:
+    text = emitted(scaled, {"B": 2, "S": 4096, "H": 32, "D": 40})
+    assert "x.reshape(2, 131072, 40)" in text and "transpose" not in text
+    assert "pl.BlockSpec((BS, 40), lambda i_b, i_sh: (i_sh, 0))" in text and "(BS, 32, 40)).reshape(BSH, 40)" in text
+    # Tiles of 8 rows of 32 bits hold half as many heads as those of 16 bits: these would be moved to be repeated.
+    assert "jnp.broadcast_to" not in emitted(scaled, {"B": 2, "S": 4096, "H": 8, "D": 40})
+    assert "jnp.broadcast_to" not in emitted(scaled, {"B": 2, "S": 4096, "H": 12, "D": 40})
+
+
+@pytest.mark.parametrize("dims", [{"B": 2, "S": 300, "H": 16, "D": 20}, {"B": 1, "S": 17, "H": 16, "D": 128}])
+def test_rows_of_positions_and_heads_are_right(dims: dict[str, int]) -> None:
+    for op, more in ((scaled, {}), (turned, {"D": 64})):
+        (asked,) = works(Problem(op, {**dims, **more}, {}), [target("v6e")], ["bf16"])
+        assert "jnp.broadcast_to" in steps.emit(asked)[0].text
+        row = steps.check(asked, steps.build(asked), full=False)
+        assert row.error is None and row.correct
+
+
 @pytest.mark.quick
 def test_parts_that_make_up_lines_are_cut_in_the_kernel() -> None:
     text = emitted(in_three, {"M": 64, "N": 40})
