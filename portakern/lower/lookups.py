@@ -35,6 +35,26 @@ def looked_up(op: Gather) -> Op | None:
     return Convert(Fold("sum", Map("select", (hit, value, nothing), loc=op.loc), (last,), loc=op.loc), line.dtype)
 
 
+@rules.on(Gather)
+def at_a_number(op: Gather) -> Op | None:
+    """One element of a line for all places: a part of it, so that nothing is picked."""
+    (size, *more), at = tensor_type(op.x).shape, number(op.indices)
+    if more or op.zipped or at is None or not isinstance(size, int) or not 0 <= at < size:
+        return None
+    there = Slice(op.x, (int(at),), (int(at) + 1,), (1,), loc=op.loc)
+    return Expand(Reshape(there, ()), tensor_type(op.indices).shape, ())
+
+
+def number(op: Op) -> float | None:
+    """The number that all elements of ``op`` are, where it is known."""
+    if isinstance(op, Expand):
+        return number(op.x)
+    if isinstance(op, Map) and op.fn == "add":
+        parts = [number(x) for x in op.args]
+        return None if None in parts else sum(p for p in parts if p is not None)
+    return op.value if isinstance(op, Literal) else None
+
+
 def _beside(op: Gather, shape: tuple[Size, ...]) -> Op:
     """The lines [*index.shape, size], each at every place that it is looked up for."""
     last = len(shape) - 1

@@ -9,6 +9,8 @@ import pytest
 
 import portakern as pk
 from portakern.ir.oracle import evaluate
+from portakern.ir.rewrite import canonicalise
+from portakern.lower import searches
 from portakern.lower.simplify import simplify
 from portakern.spec.operator import operator
 
@@ -72,11 +74,41 @@ def test_lines_of_their_own_are_compared_whole(op: Any):
 
 @pytest.mark.parametrize(("op", "size", "picks", "left"), [
     (by_value, 6, True, True), (by_value, 128, False, False), (by_value, 129, False, True),
-    (searched, 9, True, True), (searched, 9, False, True), (by_array, 6, False, True),
+    (searched, 9, True, True), (searched, 9, False, False), (by_array, 6, False, True),
 ])  # fmt: skip
 def test_others_are_gathered(op: Any, size: int, picks: bool, left: bool):
     assert (gathers(op, size, picks) > 0) == left
 
 
-def test_a_search_has_one_place_that_follows_from_none():
-    assert gathers(searched, 9, True) > 1 == gathers(searched, 9, False)
+def test_the_first_place_of_a_search_is_known():
+    assert gathers(searched, 129, False) + 1 == gathers(searched, 129, True)
+
+
+# ---- searches -------------------------------------------------------------------------------------------------------------
+
+
+@operator
+def in_bins(x: T["M", "K"], right: bool = False):
+    return pk.searchsorted(pk.iota((300,), 0) * 0.01 - 1.5, x, right=right)
+
+
+@operator
+def in_sorted(line: T["N"], x: T["M", "K"]):
+    return pk.searchsorted(pk.sort(line, axis=0), x, right=True)
+
+
+@pytest.mark.parametrize(("op", "params"), [(in_bins, {}), (in_bins, {"right": True}), (in_sorted, {})])
+def test_lines_that_ascend_are_counted(op: Any, params: dict[str, bool]):
+    program = op.program({"M": 3, "K": 5, **({"N": 300} if op is in_sorted else {})}, params, "f32")
+    made = canonicalise(program, searches.rules)
+    assert "gather(" not in str(made) and "fold('sum'" in str(made)
+    given = {"line": np.random.default_rng(0).standard_normal(300).astype(np.float32).round(1),
+             "x": np.array([-9, -1.5, -1.49, 0, 0.5, 1.2, 1.49, 1.4901, 9, np.nan, np.inf, -np.inf, 1, 2, 0.7], np.float32)}
+    given["x"] = given["x"].reshape(3, 5)
+    given = {a.name: given[a.name] for a in program.args}
+    np.testing.assert_array_equal(evaluate(made, given)["out"], evaluate(program, given)["out"])
+
+
+def test_lines_from_outside_are_searched():
+    program = searched.program({"N": 300, "M": 3, "K": 5}, {}, "f32")
+    assert "gather(" in str(canonicalise(program, searches.rules))
