@@ -15,7 +15,7 @@ from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
 from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size, Sym, product, quotients
-from portakern.lower import searches, steps
+from portakern.lower import regular, searches, steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
@@ -95,7 +95,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    stepped = canonicalise(program, steps.rules if picks else steps.rules + searches.rules)
+    stepped = canonicalise(program, steps.rules if picks else steps.rules + searches.rules + regular.rules)
     simplified = simplify(stepped, reach, picks, run, shares, step, columns)
     if halves and (halved := with_halves(simplified, heads)) is not simplified:
         simplified = simplify(halved, reach, picks, run, shares, step, columns)
