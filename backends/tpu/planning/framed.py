@@ -24,7 +24,7 @@ def frames_of(assemblies: Sequence[Assembly], plans: Iterable[PallasKernelPlan],
     found: dict[str, Frame] = {}
     for assembly in assemblies:
         array, (piece, *more) = assembly.array, assembly.pieces
-        if more or piece.name in made or array.role != "temporary" or array.name in needed:
+        if more or piece.part or piece.name in made or array.role != "temporary" or array.name in needed:
             continue
         if any(step != 1 for _, step, _ in piece.places):
             continue

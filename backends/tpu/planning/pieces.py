@@ -20,10 +20,13 @@ Place = tuple[Size, int, Size]
 
 @dataclass(frozen=True)
 class Piece:
-    """The elements at ``places`` of an array, which are all of the array ``name``."""
+    """The elements at ``places`` of an array, which are all of the array ``name``, or those at ``part`` of it where it has the
+    shape ``seen``."""
 
     name: str
     places: tuple[Place, ...]
+    part: tuple[Place, ...] = ()
+    seen: tuple[Size, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,13 +55,14 @@ def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
         pieces: list[Piece] = []
         for number, ((kernel, op), place) in enumerate(zip(stores, places, strict=True)):
             assert place is not None
-            source = _copied(kernel, op) if array.role == "temporary" else None
+            source = _copied(kernel, op, place) if array.role == "temporary" else None
             if source is not None:
                 copied.add(op)
             else:
-                source = _fresh(f"{array.name}_part{number if len(stores) > 1 else ''}", taken)
-                renamed[op] = _own_array(kernel, op, array, source, place)
-            pieces.append(Piece(source, place))
+                name = _fresh(f"{array.name}_part{number if len(stores) > 1 else ''}", taken)
+                renamed[op] = _own_array(kernel, op, array, name, place)
+                source = Piece(name, place)
+            pieces.append(source)
         found.append(Assembly(array, tuple(pieces)))
     if not found:
         return program, ()
@@ -190,17 +194,28 @@ def _shared(parts: Sequence[tuple[Place, Size]]) -> Place | None:
     return start, step, count
 
 
-def _copied(kernel: Kernel, op: Store) -> str | None:
-    """The input that a store copies, element by element, if it does nothing else."""
+def _copied(kernel: Kernel, op: Store, places: tuple[Place, ...]) -> Piece | None:
+    """What a store copies to ``places``, element by element, if it does nothing else: an array, or a part of one."""
     load = op.value
-    if not isinstance(load, Load) or load.gathers or any(x.plain is None and x != Index() for x in load.indices):
+    if not isinstance(load, Load) or load.gathers:
         return None
-    read = [x.plain for x in load.indices if x.plain]
+    read = [t.axis for x in load.indices for t in x.terms]
     written = [t.axis for x in op.indices for t in x.terms]
-    shape = [n for n in buffer_type(load.buffer).shape if n != 1]
-    whole = shape == [kernel.axis[a].extent for a in read if kernel.axis[a].extent != 1]
-    forwards = all(t.scale != -1 for x in op.indices for t in x.terms)
-    return _name(load) if whole and forwards and read == written else None
+    if read != written or any(t.scale == -1 for x in op.indices for t in x.terms):
+        return None
+    of = buffer_type(load.buffer)
+    if of.strides is not None:
+        return None
+    part = [_along(kernel, index, size) for index, size in zip(load.indices, of.shape, strict=True)]
+    found = [p for p in part if p is not None and p[1] > 0 and _inside(p)]
+    if len(found) != len(of.shape):
+        return None
+    whole = all(p == (0, 1, n) for p, n in zip(found, of.shape, strict=True))
+    return Piece(_name(load), places) if whole else Piece(_name(load), places, tuple(found), of.shape)
+
+
+def _inside(place: Place) -> bool:
+    return isinstance(place[0], int) and place[0] >= 0
 
 
 def _own_array(kernel: Kernel, op: Store, array: Array, name: str, places: Sequence[Place]) -> tuple[Array, Store]:

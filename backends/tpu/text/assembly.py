@@ -55,8 +55,13 @@ def shape_of(array: Array) -> tuple[Size, ...]:
 
 
 def _in_place(piece: Piece, array: Array) -> str:
+    text, have = piece.name, shape_of(array)
+    if piece.part:
+        text = text if have == piece.seen else f"{text}.reshape({', '.join(map(str, piece.seen))})"
+        text = f"{text}[{', '.join(map(_slice, piece.part, piece.seen))}]"
+        have = tuple(n for _, _, n in piece.part)
     want = tuple(n for _, _, n in piece.places)
-    return piece.name if shape_of(array) == want else f"{piece.name}.reshape({', '.join(map(str, want))})"
+    return text if have == want else f"{text}.reshape({', '.join(map(str, want))})"
 
 
 def _around(name: str, piece: Piece, shape: Sequence[Size], fill: str) -> str:

@@ -160,3 +160,28 @@ def test_parts_are_right(op: Any, dims: Mapping[str, int]) -> None:
     (asked,) = works(Problem(op, dims, {}), [target("v6e")], ["bf16"])
     row = steps.check(asked, steps.build(asked), full=False)
     assert row.error is None and row.correct
+
+
+# ---- parts that the host copies --------------------------------------------------------------------------------------------
+
+
+@pk.operator
+def rolled(x: T["B", "H", "W", "C"]):
+    """Windows of an image that is rolled by two dims, as Swin takes them."""
+    y = pk.roll(pk.roll(x, -3, 1), -2, 2)
+    b, h, w, c = x.shape
+    y = pk.transpose(pk.reshape(y, (b, h // 2, 2, w // 2, 2, c)), (0, 1, 3, 2, 4, 5))
+    return pk.softmax(pk.reshape(y, (-1, 4, c)), -1)
+
+
+@pytest.mark.quick
+def test_parts_of_an_input_are_copied_by_the_host() -> None:
+    text = emitted(rolled, {"B": 2, "H": 8, "W": 6, "C": 40})
+    assert text.count("pl.pallas_call(") == 1 and text.count("jnp.concatenate(") == 2
+    assert "[:, 3:8, :, :]" in text and "[:, 0:3, :, :]" in text and "[:, :, 2:6, :]" in text
+
+
+def test_rolled_is_right() -> None:
+    (asked,) = works(Problem(rolled, {"B": 2, "H": 8, "W": 6, "C": 40}, {}), [target("v6e")], ["bf16"])
+    row = steps.check(asked, steps.build(asked), full=False)
+    assert row.error is None and row.correct
