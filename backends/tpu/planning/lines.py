@@ -39,7 +39,7 @@ def _writes(assembly: Assembly, stores: Sequence[Store], spans: Mapping[str, Spa
     """The stores of the pieces of an array that one kernel makes, side by side along lines."""
     shape = assembly.array.type.shape if isinstance(assembly.array.type, BufferType) else ()
     by_name = {_name(op): op for op in stores}
-    if not shape or len(assembly.pieces) < 2 or any(p.name not in by_name for p in assembly.pieces):
+    if not shape or len(assembly.pieces) < 2 or any(p.copied or p.name not in by_name for p in assembly.pieces):
         return []
     found: list[tuple[Op, Cut]] = []
     for piece in assembly.pieces:

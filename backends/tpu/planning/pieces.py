@@ -21,10 +21,11 @@ Place = tuple[Size, int, Size]
 @dataclass(frozen=True)
 class Piece:
     """The elements at ``places`` of an array, which are all of the array ``name``, or those at ``part`` of it where it has the
-    shape ``seen``."""
+    shape ``seen``; ``copied``: of an array that is there for others as well."""
 
     name: str
     places: tuple[Place, ...]
+    copied: bool = False
     part: tuple[Place, ...] = ()
     seen: tuple[Size, ...] = ()
 
@@ -211,7 +212,7 @@ def _copied(kernel: Kernel, op: Store, places: tuple[Place, ...]) -> Piece | Non
     if len(found) != len(of.shape):
         return None
     whole = all(p == (0, 1, n) for p, n in zip(found, of.shape, strict=True))
-    return Piece(_name(load), places) if whole else Piece(_name(load), places, tuple(found), of.shape)
+    return Piece(_name(load), places, True) if whole else Piece(_name(load), places, True, tuple(found), of.shape)
 
 
 def _inside(place: Place) -> bool:

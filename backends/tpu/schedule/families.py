@@ -173,6 +173,9 @@ def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
             continue
         for part in (1, 2, 4, 16):
             rows = {row.name: _rows_for(row, lanes, block_elements(nest, device) // part, nest)} if row else {}
+            if row is not None and len(parallel) > 1 and not all(isinstance(a.extent, int) for a in nest.axes):
+                # They may be the columns of another array, of which blocks have whole rows of lanes.
+                rows = {row.name: max(rows[row.name], _fit(row, LANES, LANES))}
             yield {reduced.name: lanes, **rows}
 
 

@@ -181,7 +181,16 @@ def test_parts_of_an_input_are_copied_by_the_host() -> None:
     assert "[:, 3:8, :, :]" in text and "[:, 0:3, :, :]" in text and "[:, :, 2:6, :]" in text
 
 
-def test_rolled_is_right() -> None:
-    (asked,) = works(Problem(rolled, {"B": 2, "H": 8, "W": 6, "C": 40}, {}), [target("v6e")], ["bf16"])
+@pk.operator
+def merged(x: T["B", "H", "W", "C"], y: T["B", "H", "W", "C"], w: T["4*C", "N"]):
+    """Parts of what a kernel makes, side by side in the lines of another array, and all of it elsewhere."""
+    z = x + y
+    m = pk.concat([z[:, i::2, j::2] for j in (0, 1) for i in (0, 1)], -1)
+    return pk.matmul(m, w), pk.softmax(z, -1)
+
+
+@pytest.mark.parametrize(("op", "more"), [(rolled, {}), (merged, {"N": 24})])
+def test_copied_parts_are_right(op: Any, more: dict[str, int]) -> None:
+    (asked,) = works(Problem(op, {"B": 2, "H": 8, "W": 6, "C": 40, **more}, {}), [target("v6e")], ["bf16"])
     row = steps.check(asked, steps.build(asked), full=False)
     assert row.error is None and row.correct

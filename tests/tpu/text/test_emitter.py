@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+import portakern as pk
 from portakern.errors import MissingRuleError, ScheduleError
 from portakern.ir.program import Program
 from portakern.ir.schedule import Nest, NestAxis
@@ -121,6 +122,17 @@ def test_the_first_elements_of_columns_fit_beside_the_columns() -> None:
     lines, first = NestAxis("d1", "sorted", 10), NestAxis("i", "first", 3)
     axes = (NestAxis("d0", "parallel", 5), NestAxis("d2", "parallel", 5, True), lines, first)
     assert language().schedules(Nest("sort", axes, "f32", "f32", live=8, stored="i32"), target().device)
+
+
+@pk.operator
+def columns_in_order(x: pk.Tensor["M", "N"]):
+    return pk.sort(x, axis=0), pk.topk(x, 2, axis=0)[0]
+
+
+@pytest.mark.parametrize("dims", [{}, {"M": 5000}, {"N": 1000}])
+def test_columns_of_open_sizes_are_ordered(dims: dict[str, int]) -> None:
+    (work,) = works(Problem(columns_in_order, dims, {}), [target("v6e")], ["f32"])
+    assert "def columns_in_order(x):" in steps.emit(work)[0].text
 
 
 def test_a_head_that_cannot_fit_has_no_schedule() -> None:
