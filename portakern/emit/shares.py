@@ -161,8 +161,8 @@ def keys_in_parts(schedules: Iterable[Schedule], nest: Nest, device: Device,
                   alone: Callable[[Schedule], bool] = lambda s: False, least_keys: int = 0) -> Iterator[Schedule]:  # fmt: skip
     """``schedules`` of attention.  Before the first one of those with the same options stands the same with its keys in parts,
     where few blocks of queries would leave most of a device idle: a token that is decoded has one for each head of keys,
-    however many keys there are.  ``alone`` says of which schedules a unit has one block at a time; a part has ``least_keys`` or,
-    where that is 0, ``LEAST_TILES``."""
+    however many keys there are.  ``alone`` says of which schedules a unit has one block at a time; a part has ``least_keys``
+    or, where that is 0, ``LEAST_TILES``."""
     seen = set()
     for s in schedules:
         if s.options not in seen and (parts := _key_parts(s, nest, device, alone(s), least_keys)) > 1:

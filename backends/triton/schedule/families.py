@@ -378,8 +378,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _SHORT_WALK = 128
-"""Keys up to which many small blocks are faster than two large ones: of 256 features 44 us by 64 x 32, and 52 by 128 x 64, for 512
-heads of 128 rows (H200)."""
+"""Keys up to which many small blocks are faster than two large ones: of 256 features 44 us by 64 x 32, and 52 by 128 x 64, for
+512 heads of 128 rows (H200)."""
 
 
 _STEP = 1 << 14

@@ -5,9 +5,9 @@ next tile between its weights and their product with the values.  What the copy 
 a step to arrive.  The last tile is a step behind the loop: it alone may reach past the keys.
 
 ``ahead=1``: sums are scaled before the next scores, so that both products follow each other and nothing is under way while
-weights are computed; another block of the unit multiplies then.  ``ahead=2``: the product of the weights goes on during the next
-step.  On Hopper it reads them from registers until it is waited for, which is after the next scores: only then may they be
-rounded to the 16 bits that it takes, so both are alive for a while.
+weights are computed; another block of the unit multiplies then.  ``ahead=2``: the product of the weights goes on during the
+next step.  On Hopper it reads them from registers until it is waited for, which is after the next scores: only then may they
+be rounded to the 16 bits that it takes, so both are alive for a while.
 """
 
 from __future__ import annotations
