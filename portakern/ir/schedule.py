@@ -97,8 +97,8 @@ class Nest:
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
     ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
-    ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``joins`` how
-    many parts of walks along keys the nest joins.
+    ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``bounded``: not
+    all rows see all keys; ``joins`` how many parts of walks along keys the nest joins.
     """
 
     family: str
@@ -116,6 +116,7 @@ class Nest:
     across: bool = False
     products: int = 1
     uneven: bool = False
+    bounded: bool = False
     joins: int = 0
 
     def __post_init__(self) -> None:

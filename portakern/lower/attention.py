@@ -34,7 +34,8 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
     dots, first = (tt.tensor_type(x.lhs).dtype for x in (found.out, scores))
     again = _sums_features(request, found)
     nest = request.nest("attention", domain, live=4, dots=dots, passes=1 + again, scores=first)
-    schedule = request.choose(replace(nest, uneven=_ends_by_data(request, found, domain)))
+    bounds = find_bounds(found.weights.softmax.s, domain.role("n")[0].classes[0], request.classes)
+    schedule = request.choose(replace(nest, uneven=any(x.read is not None for x in bounds), bounded=bool(bounds)))
     one_by_one(schedule, domain.role("batch"))
     walked = domain.role("n")[0]
     for run in whole:
@@ -56,12 +57,6 @@ def lower_attention(request: Request, stage: Stage) -> Lowered:
     for number in range(len(request.program.outputs)):
         frame.store(number)
     return Lowered((frame.finish(),))
-
-
-def _ends_by_data(request: Request, found: Attention, domain: Domain) -> bool:
-    """Whether walks along the keys end where numbers in arrays say."""
-    (walked,) = domain.role("n")[0].classes
-    return any(x.read is not None for x in find_bounds(found.weights.softmax.s, walked, request.classes))
 
 
 def _domain(request: Request, found: Attention, scores: tt.Contract) -> Domain:
