@@ -15,6 +15,7 @@ from portakern.backends.triton.schedule.families import schedules
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 from portakern.lower import lower_for
 from portakern.registry import registry
+from portakern.spec.load import load_operator
 from portakern.tools.workers import WorkerPool
 from portakern.tuning.limits import refused
 from portakern.tuning.space import nest_space
@@ -44,6 +45,27 @@ def test_tiles_of_products_are_powers_of_two_that_a_dot_takes(target: str, dtype
         assert min(tiles["m"], tiles["n"]) >= WIDTH
     else:
         assert tiles["k"] * tiles["m"] * tiles["n"] <= 1 << 15, "every product is held at once"
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("sizes", "causal", "tiles", "warps", "ahead", "heads"), [
+    ((1024, 1024, 64), True, [64, 64, 64, 64], 4, 1, 64),
+    ((1024, 1024, 64), False, [64, 128, 64, 64], 4, 1, 64),
+    ((777, 777, 64), False, [64, 64, 64, 64], 4, 1, 64),
+    ((8192, 8192, 128), True, [128, 64, 128, 128], 4, 1, 8),
+    ((2048, 2048, 256), True, [128, 64, 256, 256], 8, 2, 8),
+    ((128, 128, 256), True, [64, 32, 256, 256], 4, 0, 8),
+    ((1, 8192, 128), False, [16, 128, 128, 128], 4, 0, 8),
+    ((1, 8192, 64), False, [16, 256, 64, 64], 4, 0, 8),
+])  # fmt: skip
+def test_attention_on_hopper(sizes: tuple[int, int, int], causal: bool, tiles: list[int], warps: int, ahead: int,
+                             heads: int) -> None:  # fmt: skip
+    """What was the fastest of some twenty schedules each on an H200 (docs/nvidia.md)."""
+    dims = {"B": 64, "H": 16, "G": 1, **dict(zip(("SQ", "SK", "D"), sizes, strict=True))}
+    program = load_operator("attention").program(dims, {"causal": causal}, "bf16")
+    found = lower_for(program, registry().target("triton:h200"), triton_language).kernels[0].schedule
+    assert [tile for _, tile in found.tiles if tile > 1] == tiles
+    assert (found.warps, found.stages, found.option("ahead", 0), found.option("heads", 0)) == (warps, 2, ahead, heads)
 
 
 @pk.operator
