@@ -102,7 +102,8 @@ class StatementText(WalkText):
             for arg, name in zip(x.body.args, carried, strict=True):
                 self.values[arg] = TileValue(Expr(name), tile_type(arg).axes)
         outside = set(self.names.taken)
-        ahead = turned(self.kernel, loop, self.named) if len(nest) == 1 else None
+        wide = self.axes[loop.axis].wide or self._pid_is_wide()  # such walks count apart
+        ahead = turned(self.kernel, loop, self.named) if len(nest) == 1 and not wide else None
         body = ahead.body if ahead else inner.body
         if ahead:
             self.named |= ahead.at_once

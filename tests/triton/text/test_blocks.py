@@ -243,6 +243,13 @@ def test_next_scores_wait_where_a_walk_may_have_no_step() -> None:
         assert ("next_j0" in text) == ahead
 
 
+def test_walks_in_64_bits_do_not_go_ahead() -> None:
+    for described in (0, 1):
+        dims = {"B": 1, "H": 64, "G": 1, "SQ": 1024, "SK": 1 << 20, "D": 256}
+        text = emitted("attention", dims, m=64, n=32, descriptors=described, ahead=1)[1].text
+        assert ("The scores of the next tile" in text, "tl.int64" in text) == (bool(described), not described)
+
+
 def test_exponentials_are_powers_of_two() -> None:
     text = emitted("attention", SHAPE, {"causal": False}, ahead=0)[1].text
     assert "tl.exp2(tl.fma(product, " in text and text.count("tl.exp2(") == 2 and "tl.exp(" not in text
