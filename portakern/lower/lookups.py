@@ -15,8 +15,9 @@ from portakern.ir.tensor import Convert, Expand, Fold, Gather, Iota, Literal, Ma
 
 rules = Rules()
 
-SHORT = 128
-"""Elements of a line that are all compared."""
+SHORT = 4096
+"""Elements of a line that are all compared: a step of a grid for every place takes about as long as 4096 elements, and the
+places must fit into scalar memory."""
 
 
 @rules.on(Gather)

@@ -68,12 +68,12 @@ def test_lines_of_their_own_are_compared_whole(op: Any):
              for a in program.args}  # fmt: skip
     given["lines"].reshape(-1)[1] = np.nan
     np.testing.assert_array_equal(evaluate(made, given)["out"], evaluate(program, given)["out"])
-    long = op.program({"N": 3, "M": 129, "K": 5}, {}, "f32")
+    long = op.program({"N": 3, "M": 4097, "K": 5}, {}, "f32")
     assert "gather(" in str(simplify(long, picks=False))
 
 
 @pytest.mark.parametrize(("op", "size", "picks", "left"), [
-    (by_value, 6, True, True), (by_value, 128, False, False), (by_value, 129, False, True),
+    (by_value, 6, True, True), (by_value, 4096, False, False), (by_value, 4097, False, True),
     (searched, 9, True, True), (searched, 9, False, False), (by_array, 6, False, True),
 ])  # fmt: skip
 def test_others_are_gathered(op: Any, size: int, picks: bool, left: bool):
@@ -81,7 +81,7 @@ def test_others_are_gathered(op: Any, size: int, picks: bool, left: bool):
 
 
 def test_the_first_place_of_a_search_is_known():
-    assert gathers(searched, 129, False) + 1 == gathers(searched, 129, True)
+    assert gathers(searched, 5000, False) + 1 == gathers(searched, 5000, True)
 
 
 # ---- searches -------------------------------------------------------------------------------------------------------------
