@@ -62,7 +62,7 @@ def test_kernels(name: str, kernels: list[str]) -> None:
 
 def test_indices_made_of_floats_are_stored_where_loads_take_no_single_elements() -> None:
     op = OPERATORS["sampled"]
-    for picks, size, kernels in ((True, 1000, 1), (False, 1000, 2), (False, 100, 1)):  # a short line is compared whole
+    for picks, size, kernels in ((True, 5000, 1), (False, 5000, 2), (False, 100, 1)):  # a short line is compared whole
         program = op.program({**dims_of("sampled"), "V": size}, dtype="f32")
         made = lower(program, chooser(), dim_names(op.trace({}, "f32").args), picks=picks)
         assert len(made.kernels) == kernels
