@@ -182,8 +182,8 @@ class Nest:
     def divided(self, tiles: Mapping[str, int]) -> NestAxis | None:
         """Of rows, the axis that blocks may share: the reduced or scanned one with most tiles, the outermost of several;
         ``None`` where there is none or where an extent is open."""
-        walked = [a for a in self.role("scanned" if self.family == "scan" else "reduced") if isinstance(a.extent, int)]
-        if not walked or len(walked) < len(self.role("scanned" if self.family == "scan" else "reduced")):
+        walked = self.role("scanned" if self.family == "scan" else "reduced")
+        if not walked or not all(isinstance(a.extent, int) for a in walked):
             return None
         return max(walked, key=lambda a: -(-a.extent // tiles.get(a.name, 1)))  # type: ignore[operator]
 
