@@ -39,7 +39,7 @@ def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
 
 @pytest.fixture(scope="module")
 def many() -> list[FuzzCase]:
-    return [drawn(seed) for seed in range(650)]
+    return [drawn(seed) for seed in range(750)]
 
 
 def program_of(case: FuzzCase, folder: Path) -> TensorProgram:

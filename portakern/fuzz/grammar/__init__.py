@@ -15,8 +15,8 @@ from portakern.fuzz.case import FuzzCase
 # The order of the table is that of these imports.
 # isort: off
 from portakern.fuzz.grammar import (  # noqa: F401
-    elementwise, reductions, numbers, views, gathers, pieces, orders, random, segments, products, steps, windows, normalising,
-    attention, gates, few_bits, rotations, heads, decoding, paged,
+    elementwise, reductions, numbers, views, gathers, pieces, orders, counts, random, segments, products, algebra, spectra,
+    steps, windows, normalising, attention, gates, few_bits, rotations, heads, decoding, paged,
 )  # fmt: skip
 # isort: on
 from portakern.fuzz.grammar import program

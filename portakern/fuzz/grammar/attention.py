@@ -12,16 +12,23 @@ from portakern.ir.size import Size
 
 SCORES = Range(-500.0, 500.0)
 MIXED = Range(-5.0, 5.0)
+OWN = {("", "", ""): 80, ("", "", "f16"): 4, ("f32", "f32", "bf16"): 5, ("f16", "f16", "f32"): 4, ("f32", "bf16", "bf16"): 4,
+       ("bf16", "f16", ""): 3}  # fmt: skip
+"""Dtypes of queries, keys and values beside the operator's, and how often."""
 
 
 def _qkv(s: FuzzScope, same: bool = False) -> tuple[Var, Var, Var]:
-    """Queries [.., S, D], keys [.., T, D], values [.., T, D]; ``same`` makes S and T one dim."""
+    """Queries [.., S, D], keys [.., T, D], values [.., T, D]; ``same`` makes S and T one dim.
+
+    Now and then one of them has a dtype of its own, as where a cache is kept narrower than what is computed.
+    """
     lead: list[Size] = [s.dim() for _ in range(pick(s.draw, (0, 1, 2), (60, 30, 10)))]
     rows, inner = s.fresh_dim(), s.fresh_dim()
     keys = rows if same or chance(s.draw, 40) else s.fresh_dim()
     values = inner if chance(s.draw, 80) else s.fresh_dim()
-    q, k = s.input((*lead, rows, inner), hint="q"), s.input((*lead, keys, inner), hint="k")
-    return q, k, s.input((*lead, keys, values), hint="v")
+    of_q, of_k, of_v = pick(s.draw, OWN, [*OWN.values()])
+    q, k = s.input((*lead, rows, inner), of_q, "q"), s.input((*lead, keys, inner), of_k, "k")
+    return q, k, s.input((*lead, keys, values), of_v, "v")
 
 
 def _scores(s: FuzzScope, q: Var, k: Var) -> Var:

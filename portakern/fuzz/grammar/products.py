@@ -35,12 +35,16 @@ def is_matrix(v: Var) -> bool:
 
 
 def right_of(s: FuzzScope, a: Var, columns: Size | None = None, hint: str = "w") -> Var:
-    """A matrix that ``a`` may be multiplied with: an earlier one that fits, or a fresh one."""
+    """A matrix that ``a`` may be multiplied with: an earlier one that fits, or a fresh one, mostly of the operator's dtype."""
 
     def fits(v: Var) -> bool:
         return is_matrix(v) and v.shape[0] == a.shape[-1] and columns in (None, v.shape[1])
 
-    return s.operand(fits, lambda: s.input((a.shape[-1], s.dim(a.shape) if columns is None else columns), hint=hint))
+    def fresh() -> Var:
+        own = pick(s.draw, ("", "bf16", "f32", "f16"), (90, 5, 3, 2))
+        return s.input((a.shape[-1], s.dim(a.shape) if columns is None else columns), own, hint)
+
+    return s.operand(fits, fresh)
 
 
 NEVER_ZERO = ("1.0 - {0}", "pk.sigmoid({0})", "{0} + 2.0", "pk.exp(-pk.abs({0}))", "pk.cast({0} <= 0.0, {0}.dtype)")
