@@ -432,7 +432,7 @@ def verify(function: Function) -> None:
             if isinstance(op, Yield) and number != len(block.ops) - 1:
                 raise IRError(f"{function.name}: a yield stands before the end of its block", where=str(op.loc or ""))
             for region in op.regions:
-                visit(region, visible)
+                visit(region, set() if op.closed else visible)
             visible.add(op)
 
     visit(function.body, set())

@@ -287,6 +287,8 @@ class ScanBy(Op):
     nothing from outside.  What lies beyond the extent is joined last, so it may be anything.
     """
 
+    closed = True
+
     xs: tuple[Op, ...]
     axis: str
     join: Block

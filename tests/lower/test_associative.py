@@ -103,3 +103,21 @@ def test_results_of_one_scan_are_computed_together() -> None:
     program = lower(where_largest.program({"M": 5, "N": 40}, {}, "f32"), chooser(1))
     (loop,) = (op for op in program.kernels[0].body.walk() if isinstance(op, t.For))
     assert [t.tile_type(v).dtype for v in loop.init] == ["f32", "i32"]
+
+
+@pk.operator
+def flagged(x: T["M", "N"], z: T["M", "N"]):
+    """The join compares with a number that is in the kernel as well."""
+
+    def later(left, right):
+        return pk.where(right[1] > 0.0, right[0], left[0]), pk.maximum(left[1], right[1])
+
+    return pk.associative_scan(later, (x, pk.cast(z > 0.0, x.dtype)), axis=0)[0]
+
+
+def test_a_join_uses_nothing_from_outside_of_it() -> None:
+    program = lower(flagged.program({"M": 9, "N": 20}, {}, "f32"), chooser(32))
+    scans = [op for k in program.kernels for op in k.body.walk() if isinstance(op, t.ScanBy)]
+    assert scans
+    for scan in scans:
+        assert {o for op in scan.join.ops for o in op.operands} <= {*scan.join.args, *scan.join.ops}

@@ -292,3 +292,21 @@ global_store_dword v1, v6, s[6:7]
     check(body, X[:64], scratch=16, shared=512)
     with pytest.raises(SimulatorError, match="stores to out what was never written"):
         run("gfx942", body.replace("v1, v6", "v1, v7"), X, scratch=16, shared=512)
+
+
+def test_offsets_into_private_memory_are_signed_from_gfx12_on() -> None:
+    """A compiler adds -64 in a register and 64 in the instruction; before GFX12 the register is unsigned."""
+    body = f"""{POINTERS.replace("dwordx4", "b128")}
+global_load_b32 v4, v1, s[4:5]
+s_movk_i32 s8, 0xffc0
+s_wait_loadcnt 0x0
+scratch_store_b32 off, v4, s8 offset:68
+scratch_load_b32 v6, off, off offset:4
+s_wait_loadcnt 0x0
+global_store_b32 v1, v6, s[6:7]
+"""
+    body = body.replace("s_waitcnt lgkmcnt(0)", "s_wait_kmcnt 0x0")
+    check(body, X[:32], "gfx1201", scratch=16, threads=32)
+    older = body.replace("s_wait_kmcnt 0x0", "s_waitcnt lgkmcnt(0)").replace("s_wait_loadcnt 0x0", "s_waitcnt vmcnt(0)")
+    with pytest.raises(SimulatorError, match="bytes at 4294967300 of scratch"):
+        run("gfx1100", older, X, scratch=16, threads=32)

@@ -72,8 +72,12 @@ void addresses(Wave &w, const Op &op, const Operand &vaddr, const Operand &saddr
     check_address(w, op, saddr, a.lanes ? 1 : 0);
     check_address(w, op, soffset, a.lanes ? 1 : 0);
     if (S == kBuffer) return buffer_addresses(w, op, vaddr, saddr, soffset, a);
-    const uint64_t base = scalar_offset(w, saddr) + uint64_t(int64_t(op.immediate[0]));
-    for (int i = 0; i < w.lanes; ++i) a.at[i] = base + vector_offset(w, vaddr, i), a.limit[i] = ~uint64_t(0);
+    // Both parts of an offset into private memory are signed from GFX12 on (LLVM: FeatureSignedScratchOffsets); before, the
+    // compiler adds what may be negative itself.
+    const bool is_signed = S == kScratch && w.program->setup.generation >= 120;
+    const auto part = [&](uint64_t x) { return is_signed ? uint64_t(int64_t(int32_t(x))) : x; };
+    const uint64_t base = part(scalar_offset(w, saddr)) + uint64_t(int64_t(op.immediate[0]));
+    for (int i = 0; i < w.lanes; ++i) a.at[i] = base + part(vector_offset(w, vaddr, i)), a.limit[i] = ~uint64_t(0);
 }
 
 // Private memory: an offset into the lane's own bytes.
