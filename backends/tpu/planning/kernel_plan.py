@@ -28,6 +28,7 @@ from portakern.ir.tile import (
 from ..syntax.expressions import ALL_LANES, BlockAxes
 from .blocks import LANES, BlockAccess, Cut, Span, access_of, block_size, tuple_text
 from .causality import causal_axes
+from .filled_parts import filled_parts
 from .joined_rows import following
 from .layout import LayoutAssignment
 from .lines import cuts_of
@@ -189,12 +190,13 @@ def _span(axis: Axis, constants: dict[str, int]) -> Span:
 
 def _grid(kernel: Kernel, phases: Sequence[Phase], spans: dict[str, Span]) -> tuple[tuple[GridDim, ...], dict[str, Span]]:
     grid: list[GridDim] = []
-    followed = following(kernel)
+    followed, filled = following(kernel), filled_parts(kernel)
     for a in kernel.grid:
         if a.name in followed:
             continue  # its blocks are counted by the dim of another axis
-        if _steps_text(spans[a.name]) != "1" or a.extent == 0:
-            grid.append(GridDim(f"i_{a.name}", _steps_text(spans[a.name]), "parallel",
+        steps = filled.get(a.name, _steps_text(spans[a.name]))
+        if steps != "1" or a.extent == 0:
+            grid.append(GridDim(f"i_{a.name}", steps, "parallel",
                                 (a.name, *(x for x, y in followed.items() if y == a.name))))
     if len(phases) > 1:
         grid.append(GridDim("phase", str(len(phases)), "phase"))
