@@ -6,11 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
+import portakern as pk
 from portakern.registry import registry
 from tests.lower import gather_operators
 from tests.lowering import lowered_for
 
 pytestmark = pytest.mark.quick
+
+@pk.operator
+def rows_of_two(x: pk.Tensor["V", "D"], y: pk.Tensor["V", "D"], i: pk.Tensor["M", "T", pk.i32],
+                j: pk.Tensor["M", "T", pk.i32]):  # fmt: skip
+    return pk.take(x, i, axis=0) + pk.take(y, j, axis=0)
+
 
 TARGETS = ["cuda:sm_90a", "hip:gfx942", "triton:sm_90", "opencl:cpu", "sycl:cpu", "cpp:cpu", "numba:cpu"]
 CASES = {
@@ -40,6 +47,30 @@ def test_more_indices_than_scalar_memory_holds() -> None:
     program = lowered_for(at, gather_operators.embedding_norm.program({"V": 32000, "D": 512, "T": 1 << 20}, {}, "bf16"))
     (missing,) = registry().language("pallas").emitter.missing(program, at)
     assert "1048576 indices in ids" in missing.what
+
+
+BOTH = "the 150000 indices in i and the 150000 indices in j: the scalar memory of v5e has 1048576 bytes"
+
+
+@pytest.mark.parametrize(("dims", "what"), [
+    ({"V": 5000, "D": 128, "M": 1, "T": 100_000}, ""),
+    ({"V": 5000, "D": 128, "M": 1, "T": 150_000}, BOTH),
+    ({"V": 5000, "D": 128, "T": 100_000}, ""),
+    ({"V": 5000, "D": 128, "T": 150_000}, BOTH),
+])  # fmt: skip
+def test_indices_of_a_kernel_share_scalar_memory(dims: dict[str, int], what: str) -> None:
+    at = registry().target("pallas:v5e")
+    program = lowered_for(at, rows_of_two.program(dims, {}, "f32"))
+    missing = registry().language("pallas").emitter.missing(program, at)
+    assert [m.what for m in missing] == ([what] if what else [])
+
+
+@pytest.mark.parametrize(("t", "rows"), [(600, 200), (4099, 20), (100_000, 1)])
+def test_open_sizes_are_compiled_for_indices_that_fit(t: int, rows: int) -> None:
+    at = registry().target("pallas:v5e")
+    program = lowered_for(at, rows_of_two.program({"V": 5000, "D": 128, "T": t}, {}, "f32"))
+    source = registry().language("pallas").emitter.emit(program, at)
+    assert dict(source.options)["typical"] == (("M", rows),)
 
 
 def test_a_missing_rule_names_the_line() -> None:

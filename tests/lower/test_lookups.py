@@ -84,6 +84,39 @@ def test_the_first_place_of_a_search_is_known():
     assert gathers(searched, 5000, False) + 1 == gathers(searched, 5000, True)
 
 
+@operator
+def by_many(line: T["N"], i: T["M", "K", pk.i32]):
+    return pk.take(line, i, axis=0, fill=2)
+
+
+@operator
+def by_many_each(line: T["M", "N"], i: T["M", "K", pk.i64]):
+    return pk.take_along(line, i, axis=1, fill=-1)
+
+
+@pytest.mark.parametrize("op", [by_many, by_many_each])
+@pytest.mark.parametrize(("dims", "left"), [
+    ({"N": 6, "M": 2, "K": 2048}, True), ({"N": 6, "M": 2, "K": 2049}, False), ({"N": 6, "K": 3}, False),
+    ({"N": 4097, "K": 3}, True), ({"M": 2, "K": 2049}, True),
+])  # fmt: skip
+def test_many_places_are_compared_with_lines(op: Any, dims: dict[str, int], left: bool):
+    """Each would be a step of a grid, and scalar memory may have no room for them."""
+    made = str(simplify(op.program(dims, {}, "f32"), picks=False))
+    assert ("gather(" in made) == left
+    assert "gather(" in str(simplify(op.program(dims, {}, "f32"), picks=True))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("op", [by_many, by_many_each])
+def test_places_outside_have_their_fill(op: Any, dtype: str):
+    program = op.program({"N": 6, "M": 2, "K": 2049}, {}, dtype)
+    random = np.random.default_rng(0)
+    given = {a.name: random.integers(-3, 9, tuple(map(int, a.type.shape))) for a in program.args}  # type: ignore[union-attr]
+    want = evaluate(program, given)["out"]
+    assert len(np.unique(want)) > 2
+    np.testing.assert_array_equal(evaluate(simplify(program, picks=False), given)["out"], want)
+
+
 # ---- searches -------------------------------------------------------------------------------------------------------------
 
 

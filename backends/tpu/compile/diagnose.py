@@ -59,7 +59,11 @@ RULES = (
          "{arg} stays in HBM (memory_space=pl.ANY) and is given a block and an index map",
          "drop the block and copy with pltpu.make_async_copy, or drop the memory space", at="call"),
     # ---- memory
-    Rule("smem", r"Ran out of memory in memory space smem|would exceed memory \(size=(?P<limit>\d+)\)[^\n]*space=smem",
+    Rule("smem", r"Ran out of memory in memory space smem\. Used [\d.]+[KMG] of (?P<limit>[\d.]+[KMG]) smem\. Exceeded smem "
+         r"capacity by (?P<over>[\d.]+[BKMG])",
+         "scalars, prefetched arrays and scratch need {over} more than the {limit} of SMEM",
+         "prefetch fewer scalars, or keep the table in VMEM", at="call"),
+    Rule("smem", r"would exceed memory \(size=(?P<limit>\d+)\)[^\n]*space=smem",
          "scalars, prefetched arrays and scratch do not fit in the {limit} bytes of SMEM",
          "prefetch fewer scalars, or keep the table in VMEM", at="call"),
     Rule("vmem", r"CompileTimeScopedVmemOom.*?size (?P<used>[\d.]+[KMG]) and limit (?P<limit>[\d.]+[KMG])",

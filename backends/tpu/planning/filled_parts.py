@@ -12,7 +12,7 @@ from portakern.ir.tile import Binary, Cast, Const, Extent, For, Kernel, Start, S
 
 
 def filled_parts(kernel: Kernel) -> dict[str, str]:
-    """How many steps a grid axis over parts has, as text, where blocks that are stored along the walk do not tell parts apart."""
+    """How many steps a grid axis over parts has, as text, where what is stored along the walk does not tell parts apart."""
     found: dict[str, str] = {}
     for loop in (op for op in kernel.body.walk() if isinstance(op, For)):
         part = _first_of_part(loop.lo)

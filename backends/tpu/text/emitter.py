@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -11,8 +11,7 @@ from portakern.emit.where import where
 from portakern.errors import MissingRuleError
 from portakern.ir.core import Op, Result, Yield
 from portakern.ir.program import Array, Program
-from portakern.ir.size import product
-from portakern.ir.tile import BufferType, Cast, Dot, For, Kernel, TileType, tile_type
+from portakern.ir.tile import Cast, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.arguments import in_plain_arrays
 from ..planning.blocks import LANES, SUBLANES
@@ -34,7 +33,7 @@ from .host import entry_lines, reference_names
 from .names import read_names
 from .regions import KernelBody, Line
 
-_TYPICAL = (1000, 500, 200, 100, 50, 20, 10)
+_TYPICAL = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 """What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
 every shape."""
 
@@ -43,12 +42,16 @@ _MOST = 1 << 24
 order in between, and two elements take a line of 128."""
 
 
-def typical(program: Program) -> tuple[tuple[str, int], ...]:
-    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device."""
-    for size in _TYPICAL:
-        sizes = dict.fromkeys(program.sizes, size)
-        if all(_held(program.shape(a.name, sizes)) <= _MOST for a in program.arrays):
-            break
+_SCALARS_BESIDES = 4096
+"""Bytes of scalar memory that libtpu 0.0.52 needs itself: 1.7 KB on v4, v5e, v5p and v6e, 2.4 KB on tpu7x."""
+
+
+def typical(program: Program, fits: Callable[[Mapping[str, int]], bool] = lambda _: True) -> tuple[tuple[str, int], ...]:
+    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device.  ``fits``
+    says whether its kernels have room for what they keep besides."""
+    large = (dict.fromkeys(program.sizes, size) for size in _TYPICAL)
+    sizes = next((s for s in large if fits(s) and all(_held(program.shape(a.name, s)) <= _MOST for a in program.arrays)),
+                 dict.fromkeys(program.sizes, _TYPICAL[-1]))  # fmt: skip
     return tuple(sizes.items())
 
 
@@ -94,7 +97,7 @@ class PallasEmitter:
         return Source(
             target, program.name, entry_of(program), "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
-            options=(("origins", origins), ("typical", typical(program)),
+            options=(("origins", origins), ("typical", typical(program, writer.fits)),
                      *([(WORDS, writer.words)] if writer.words else [])),
         )  # fmt: skip
 
@@ -188,12 +191,25 @@ class _Writer:
                             device.alternatives.get(array.dtype, ""))
 
     def _check_scalar_memory(self, plan: PallasKernelPlan) -> None:
+        """A kernel whose indices have no room, at the smallest sizes of open dims."""
+        counts = self._indices(plan, dict.fromkeys(self.program.sizes, 1))
+        if not self._has_room(counts):
+            what = " and ".join(f"the {count} indices in {name}" for name, count in counts.items())
+            device = self.target.device
+            self.report(f"{what}: the scalar memory of {device.name} has {device.count('smem_bytes')} bytes",
+                        self.program.array(next(iter(counts))), "an operator for a part of them at a time")
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the indices of each kernel fit into scalar memory if open dims have ``sizes``."""
+        return all(self._has_room(self._indices(plan, sizes)) for plan, _ in self.kernels.values())
+
+    def _indices(self, plan: PallasKernelPlan, sizes: Mapping[str, int]) -> dict[str, int]:
+        """How many elements the arrays have that are prefetched to scalar memory."""
+        return {name: prod(self.program.shape(name, sizes)) for name in plan.prefetched}
+
+    def _has_room(self, counts: Mapping[str, int]) -> bool:
         room = self.target.device.count("smem_bytes", 0)
-        for array in map(self.program.array, plan.prefetched):
-            count = product(array.type.shape) if isinstance(array.type, BufferType) else 0
-            if room and isinstance(count, int) and 4 * count > room:
-                self.report(f"the {count} indices in {array.name}: the scalar memory of {self.target.device.name} has {room} "
-                            f"bytes", array, "an operator for a part of them at a time")
+        return not room or 4 * sum(counts.values()) <= room - _SCALARS_BESIDES
 
     def _check_values(self, kernel: Kernel) -> None:
         known = {a.dtype for a in self.program.arrays}  # an array's own dtype has been reported already
