@@ -142,8 +142,8 @@ REFUSED = (
             "(256, 256), jnp.float32, x, scratch_shapes=[pltpu.SMEM((1 << 22,), jnp.int32)]", X, "pl.pallas_call"),
     refused("indices beyond SMEM", "smem", "i_ref, x_ref, o_ref = refs\no_ref[...] = x_ref[...]",
             "(256, 256), jnp.float32, i, x, grid_spec=pltpu.PrefetchScalarGridSpec(num_scalar_prefetch=1, grid=(2,), "
-            "in_specs=[pl.BlockSpec((128, 256), lambda n, i: (n, 0))], out_specs=pl.BlockSpec((128, 256), lambda n, i: (n, 0)))",
-            "i=i32[262144],x=f32[256,256]", "pl.pallas_call"),
+            "in_specs=[pl.BlockSpec((128, 256), lambda n, i: (n, 0))], "
+            "out_specs=pl.BlockSpec((128, 256), lambda n, i: (n, 0)))", "i=i32[262144],x=f32[256,256]", "pl.pallas_call"),
     refused("arithmetic on uint8", "dtype", ONE + "o_ref[...] = x_ref[...] + x_ref[...]", "(256, 256), jnp.uint8, x",
             "x=u8[256,256]"),
     refused("load of bf16 with a step", "strided-slice", ONE + "o_ref[...] = x_ref[pl.ds(0, 128, stride=2), :]",
