@@ -21,8 +21,8 @@ SHORT = 4096
 """Elements of a line that are all compared: a step of a grid for every place takes about as long as 4096 elements, and the
 places must fit into scalar memory."""
 
-FEW = 4096
-"""Places that may be looked up one after the other: a few milliseconds of grid steps."""
+FEW = 64
+"""Places that may be looked up one after the other: some 20 microseconds of grid steps."""
 
 
 @rules.on(Gather)
