@@ -259,7 +259,7 @@ def _listed(name: str, items: list[str], always: bool = False) -> list[str]:
 def _of_parts(plan: PallasKernelPlan) -> bool:
     """Whether a kernel without a grid reads or writes parts of an array, which Pallas takes from kernels with one only."""
     sizes = ((b, n) for a in plan.accesses for b, n in zip(a.block, a.view.final, strict=True))
-    return not plan.grid and any(block is None and size != 1 for block, size in sizes)
+    return not plan.grid and any(size != 1 if block is None else str(size) != block for block, size in sizes)
 
 
 def _spec(plan: PallasKernelPlan, access: BlockAccess) -> str:

@@ -52,6 +52,26 @@ def test_right() -> None:
     assert row.error is None and row.correct
 
 
+@pk.operator
+def of_two(y: T[100, 2, 128]):
+    """Both heads of a block that has all rows, so that nothing is walked."""
+    return pk.sum(y[:, 0] * y[:, 1], axis=1)
+
+
+@pk.operator
+def lower_half(x: T[256, 128]):
+    return pk.sum(x[128:], axis=1)
+
+
+@pytest.mark.parametrize("op", [of_two, lower_half])
+def test_parts_of_arrays_in_kernels_without_a_grid(op: Any) -> None:
+    """Pallas takes them from kernels with one only."""
+    (asked,) = works(Problem(op, {}, {}), [target("v6e")], ["f32"])
+    assert "grid=(1,)" in steps.emit(asked)[0].text
+    row = steps.check(asked, steps.build(asked), full=False)
+    assert row.error is None and row.correct
+
+
 # ---- parts of lines -------------------------------------------------------------------------------------------------------
 
 
