@@ -46,7 +46,7 @@ def test_parts_without_a_tile_are_no_steps_of_a_tpus_grid(n: int, parts: int, fi
 def test_parts_of_an_open_line_on_a_tpu(n: int) -> None:
     built = pk.build("cumsum", "pallas:v5e", "f32", schedule={"n": 128, "split_k": 4}, M=3)
     language, x = registry().language("pallas"), np.random.default_rng(0).standard_normal((3, n)).astype(np.float32)
-    assert language.simulator is not None
+    assert language.simulator is not None and language.adopt is not None
     source = language.adopt(built.source, None, built.program, registry().target("pallas:v5e"))
     found = language.simulator.load(source, None).call([x], {"N": n})
     assert np.allclose(found, np.cumsum(x, axis=1), atol=1e-4)
