@@ -15,7 +15,7 @@ The repairs, named in the simulator's ``method`` (Triton 3.9 keeps bf16 tensors 
 * Floats given to a kernel stayed Python's, without ``.to`` and in double precision; here they are tensors of the dtype that
   their parameter declares, float32 where it declares none, as they are once compiled; so are integers declared int64.
 * A scalar of the kernel as the bound of a loop: Triton 3.6 asks an array of one dim for its number, which numpy 2.5 refuses.
-* Triton 3.6 has no bf16 constants, as a number chosen beside bf16 elements becomes.
+* Triton 3.6 has no bf16 constants, as a number chosen beside bf16 elements becomes, and rounds ``tl.fma`` twice.
 
 What takes most of its time for nothing is left out: sums, differences and products of integers are computed again in 64
 bits for an assertion that is made only where debugging is asked for, the table of numpy's dtypes is made for every array,
@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from .fused import fused
 from .quick import Tiles, quicken, quicken_language
 
 REPAIRS = "with its bf16 arithmetic, casts (8-bit floats' too), scalars and tl.dot mended, tl.reduce vectorised by portakern"
@@ -49,6 +50,7 @@ def mend() -> None:
     _mend_reduce(interpreter)
     _mend_scalars(interpreter)
     _mend_bounds(interpreter)
+    _mend_fma(interpreter)
     _first_config_only()
     _without_waste(interpreter)
     _done = True
@@ -134,6 +136,16 @@ def _mend_casts(interpreter: Any) -> None:
     builder.cast_impl, builder.create_fp_to_fp = mended, converted
     if not hasattr(builder, "get_bf16"):
         builder.get_bf16 = constant
+
+
+def _mend_fma(interpreter: Any) -> None:
+    if hasattr(getattr(interpreter, "_interpreter", None), "fma_fp64"):
+        return
+
+    def mended(_: Any, x: Any, y: Any, z: Any) -> Any:
+        return interpreter.TensorHandle(fused(x.data, y.data, z.data), z.dtype.scalar)
+
+    interpreter.InterpreterBuilder.create_fma = mended
 
 
 def _mend_arithmetic(interpreter: Any) -> None:
