@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -410,6 +410,18 @@ def format_function(function: Function, locations: bool = True) -> str:
     printer.lines += [f"# portakern ir {TEXT_VERSION}", f"@{function.keyword()}({attributes})"]
     printer.block(function.name, function.body, "")
     return "\n".join(printer.lines) + "\n"
+
+
+def sources(op: Op, follow: Callable[[Op], Sequence[Op]] = lambda op: op.operands) -> Iterator[Op]:
+    """``op`` and what it is computed from, each once however many ways lead there, first operands first; ``follow`` gives the
+    operands that count."""
+    waiting, seen = [op], set[Op]()
+    while waiting:
+        found = waiting.pop()
+        if found not in seen:
+            seen.add(found)
+            yield found
+            waiting += reversed(follow(found))
 
 
 # ---- verification -----------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ from portakern.study.stranger import kernel_process
 from portakern.study.turns import between_processes
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
+from portakern.tools.deep import with_room
 
 if TYPE_CHECKING:
     from portakern.check.sampled import Sampled
@@ -179,12 +180,16 @@ def emission(work: Work) -> Emission:
     Raises what stands in the way; needs no tool.
     """
     with without_collections():
-        try:
-            return _emission(work)
-        except PortakernError as error:
-            if work.chosen is None or work.chosen.exact:
-                raise
-            return _emission(*without_tuned(work, error))
+        return with_room(len(work.program.body.ops), lambda: _with_its_schedule(work))
+
+
+def _with_its_schedule(work: Work) -> Emission:
+    try:
+        return _emission(work)
+    except PortakernError as error:
+        if work.chosen is None or work.chosen.exact:
+            raise
+        return _emission(*without_tuned(work, error))
 
 
 def _emission(work: Work, note: str = "") -> Emission:

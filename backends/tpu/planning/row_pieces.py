@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from portakern.emit.running import Running
-from portakern.ir.core import Arg, Op, yielded
+from portakern.ir.core import Arg, Op, sources, yielded
 from portakern.ir.tile import ArgReduce, Dot, For, Reduce, ScanBy, SortBy, Store, TileType
 
 from .blocks import LANES
@@ -57,10 +57,9 @@ def _leads(op: Dot) -> bool:
 
 
 def _late(op: Op) -> bool:
-    joins = isinstance(op, Dot | Reduce | Running | ScanBy | SortBy | ArgReduce)
-    if joins or (isinstance(op, Arg) and isinstance(op.type, TileType)):
-        return True
-    return any(_late(x) for x in op.operands)
+    """Whether ``op`` is computed from a sum, an order or what a loop carries."""
+    joins = Dot | Reduce | Running | ScanBy | SortBy | ArgReduce
+    return any(isinstance(o, joins) or (isinstance(o, Arg) and isinstance(o.type, TileType)) for o in sources(op))
 
 
 def _joins(op: Op, axis: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from portakern.device import Device
-from portakern.ir.core import Arg, Op, yielded
+from portakern.ir.core import Arg, Op, sources, yielded
 from portakern.ir.tile import (
     Cast,
     Const,
@@ -153,7 +153,7 @@ class BodyWriter:
         return True
 
     def _reaches(self, op: Op, arg: Op) -> bool:
-        return op is arg or (op not in self.values.slots and any(self._reaches(o, arg) for o in op.operands))
+        return any(o is arg for o in sources(op, lambda o: () if o in self.values.slots else o.operands))
 
     def _store(self, region: Region, op: Store) -> None:
         assert isinstance(op.buffer, Arg)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from portakern.emit.running import Running
-from portakern.ir.core import Arg, Op, Result
+from portakern.ir.core import Arg, Op, Result, sources
 from portakern.ir.tile import (
     ArgReduce,
     Binary,
@@ -76,14 +76,13 @@ def hint(op: Op) -> str:
 
 def _leaf(op: Op) -> str:
     """The name of what a value is computed from first: an array, a carried value, a reduction; empty where it has none."""
-    match op:
-        case Load() | Reduce() | Running() | Dot() | Arg():
-            return hint(op)
-        case Result(source=For() as loop, index=index):
-            return hint(loop.body.args[index])
-        case Select():
-            return _leaf(op.yes) or _leaf(op.no)
-    return next((leaf for o in op.operands if (leaf := _leaf(o))), "")
+    for found in sources(op, lambda o: (o.yes, o.no) if isinstance(o, Select) else o.operands):
+        match found:
+            case Load() | Reduce() | Running() | Dot() | Arg():
+                return hint(found)
+            case Result(source=For() as loop, index=index):
+                return hint(loop.body.args[index])
+    return ""
 
 
 def read_names(plan: PallasKernelPlan) -> tuple[str, ...]:

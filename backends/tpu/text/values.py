@@ -13,7 +13,7 @@ from math import prod
 
 from portakern.device import Device
 from portakern.emit.running import Running
-from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
+from portakern.ir.core import Arg, Block, Op, Result, Yield, sources, yielded
 from portakern.ir.functions import COSTLY
 from portakern.ir.tile import (
     ArgReduce,
@@ -134,13 +134,17 @@ class Values:
         return self.kept[op]
 
     def _expensive(self, op: Op) -> bool:
-        if op in self.slots or not isinstance(op.type, TileType) or not op.type.dims:
-            return False
+        """Whether a tile takes sums, or functions of blocks, to compute."""
+        found = sources(op, lambda o: o.operands if self._is_computed(o) else ())
+        return any(self._is_computed(o) and self._costs(o) for o in found)
+
+    def _is_computed(self, op: Op) -> bool:
+        return op not in self.slots and isinstance(op.type, TileType) and bool(op.type.dims)
+
+    def _costs(self, op: Op) -> bool:
         if isinstance(op, Reduce | Running | Dot) or (isinstance(op, Result) and isinstance(op.source, TapLoop)):
             return True
-        if isinstance(op, Unary) and op.fn in COSTLY and len(op.type.dims) == 2:
-            return True
-        return any(self._expensive(o) for o in op.operands if isinstance(o.type, TileType))
+        return isinstance(op, Unary) and op.fn in COSTLY and len(tile_type(op).dims) == 2
 
     def _wants_name(self, op: Op, expr: PlacedExpr) -> bool:
         if expr.literal or expr.text.isidentifier() or isinstance(op, Const | Extent):
