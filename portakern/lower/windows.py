@@ -14,10 +14,11 @@ from itertools import product as combinations
 from math import gcd
 
 from portakern.errors import LoweringError
-from portakern.ir.core import Op
+from portakern.ir.core import Arg, Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import (
+    Assemble,
     Contract,
     Convert,
     Convolve,
@@ -197,9 +198,12 @@ def _in_memory(x: Op) -> Op:
 
 
 def _lies_in_lines(x: Op) -> bool:
-    """Whether the pixels of ``x`` are stored as they are counted: it is an array, or will be."""
+    """Whether the pixels of ``x`` are stored as they are counted: it is an array, or will be.  What is computed is stored as
+    windows see it, were it computed in another order of its dims, as a network of planes is written."""
     while isinstance(x, Convert):
         x = x.x
+    if isinstance(x, Transpose) and not isinstance(_in_memory(x), Arg | Assemble | Convert | Slice | Flip | Expand | Reshape):
+        return True
     return not isinstance(x, Transpose | Slice | Flip | Expand | Reshape)
 
 
