@@ -39,6 +39,7 @@ CUDA = Language(
     targets=("sm_80", "sm_90a", "sm_100a", "sm_120"),
     emitter=CudaEmitter(),
     takes_pixels=True,
+    takes_planes=("f32",),
     sorts=SORTED,
     schedules=schedules,
     pairs=pairs,

@@ -161,7 +161,7 @@ class CudaEmitter(CLikeEmitter):
 _HELD = {
     "atomic": ("store_add", "store_max"), "combine": ("combine", "reduce_own"), "dot": ("Accumulator", "StackedAccumulator"),
     "few_rows": ("few_rows", "few_rows_of"), "gather": ("gather", "along"),
-    "pixels": ("part", "wide_part", "columns", "listed"),
+    "pixels": ("part", "wide_part", "columns", "cross", "listed"),
     "math": (*UNARY, *BINARY, "minus", "fma", "exp2_flushed"), "memory": ("load", "store"), "outbox": ("Outbox",),
     "pipeline": ("Pipeline",), "reduce": ("reduce_cols", "reduce_rows"), "relayout": ("relayout", "transpose"),
     "scan": ("scan_cols",), "scan_by": ("scan_by",), "shared": ("Shared", "Lines", "stage", "put", "sync"),

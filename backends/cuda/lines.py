@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from portakern.emit.clike import KernelPlan
 from portakern.emit.clike import plan as p
 
+WARP = 32
 PADDING = 4
 """Elements between rows: see pk::Lines."""
 
@@ -34,12 +35,19 @@ def in_lines(plan: KernelPlan) -> KernelPlan:
     stages = [s for s in _all(plan.body) if isinstance(s, p.CopyToShared)]
     if len(dots) != 1 or (dots[0].element, dots[0].precision) != ("f32", "ieee"):
         return plan
-    if any(s.picks for s in stages):
+    if not all(goes_into_lines(s, plan.threads) for s in stages):
         return plan
     operands = [x.shared for x in (dots[0].a, dots[0].b)]
     if None in operands or {s.shared for s in stages} != set(plan.shared) or set(operands) != set(plan.shared):
         return plan
     return moved(plan, {s: _lines(s) for s in plan.shared})
+
+
+def goes_into_lines(copy: p.CopyToShared, threads: int) -> bool:
+    """Whether ``copy`` can be made to lines: nothing is picked, or each warp finds columns of its own (see pk/pixels.cuh)."""
+    across = min(copy.shared.cols, threads)
+    whole = across % WARP == 0 and copy.shared.cols % across == 0 and threads % across == 0
+    return not copy.picks or (copy.planes and whole and copy.shared.rows % (threads // across) == 0)
 
 
 def moved(plan: KernelPlan, lines: dict[p.Shared, Lines]) -> KernelPlan:

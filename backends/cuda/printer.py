@@ -66,6 +66,7 @@ DIALECT = Dialect(
     unrolled_slots=3,
     private_walks=True,
     takes_pixels=True,
+    takes_planes=True,
     member="PK_DEVICE",
     sorts=True,
 )

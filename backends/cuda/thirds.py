@@ -18,7 +18,7 @@ from portakern.emit.clike.plan import statements
 from portakern.emit.clike.terms import is_zero
 from portakern.errors import ScheduleError
 
-from .lines import Lines, moved
+from .lines import Lines, goes_into_lines, moved
 from .plans import CudaKernelPlan
 
 THREADS_READ = "six mma.sync.m16n8k16 (f32 as sums of three bf16)"
@@ -165,7 +165,8 @@ ALONG, ACROSS = 4, 8
 def _lines(plan: KernelPlan) -> dict[p.Shared, Lines]:
     """Operands that are copied from memory, in lines as they lie there."""
     every = statements(plan.body)
-    others = {s.shared for s in every if isinstance(s, p.StoreToShared) or (isinstance(s, p.CopyToShared) and s.picks)}
+    others = {s.shared for s in every if isinstance(s, p.StoreToShared)
+              or (isinstance(s, p.CopyToShared) and not goes_into_lines(s, plan.threads))}
     copied = {s.shared for s in every if isinstance(s, p.CopyToShared)} - others
     return {s: Lines(s.name, s.dtype, s.rows, s.cols, s.slots, s.role, s.transposed, s.why,
                      padding=ALONG if s.transposed == (s.role == "B") else ACROSS) for s in copied}  # fmt: skip

@@ -40,7 +40,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
         program = without_wide_integers(program)
     lowered = lower(program, choose, names, facts if language.strided else None, language.takes_pixels,
                     language.picks_elements, language.sorts, language.shares_arrays, language.least_step, language.long_steps,
-                    language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype))
+                    language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype),
+                    language.takes_planes)
     if not language.strided:
         lowered = _as_given(lowered, facts or {})
     unknown = [k for k in asked if k not in used]

@@ -268,7 +268,7 @@ class _Wholes:
         if isinstance(op, SegmentFold):
             return _looked_up(op)
         if isinstance(op, Contract | SegmentContract):
-            return [g for o in op.operands for g in self._gathers_in(o)]
+            return [*(g for o in op.operands for g in self._gathers_in(o)), *_weights_of_planes(op)]
         return []
 
     def _tables(self) -> set[Op]:
@@ -408,6 +408,13 @@ class _Wholes:
         single = (v for v in candidates if not self._doubled({*found, v}, ops[:high]))
         alone = next(single, None)
         return {alone} if alone is not None else set(candidates)
+
+
+def _weights_of_planes(op: Contract | SegmentContract) -> list[Op]:
+    """Weights that were turned around, as those of transposed convolutions are, of pixels that come with all their taps: in a row
+    taps and channels are one axis."""
+    return [w for w, x in (op.operands[:2], op.operands[1::-1])
+            if isinstance(x, Windows) and x.reaching and isinstance(x.x, Transpose) and isinstance(w, Flip | Slice)]
 
 
 def _is_widened(value: Op) -> bool:

@@ -13,6 +13,7 @@ from portakern.ir.schedule import NestAxis
 from portakern.ir.size import Size, Sym, product
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.placing import Placed
+from portakern.lower.uses import users_of
 from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
 
 
@@ -69,6 +70,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
     walks."""
     found: list[tuple[AxisClass, ...]] = []
     pixels, positions = _in_a_row(program), _positions_in_a_row(program, classes)
+    pixels |= {op.x for op in _of_planes(program)}
     for op in program.body.ops:
         if op.mnemonic() == "give":
             continue
@@ -104,6 +106,12 @@ def _in_a_row(program: tt.TensorProgram) -> set[tt.Windows]:
     if not any(isinstance(op, tt.Contract) for op in program.body.ops):
         return set()
     return {op for op in program.body.ops if isinstance(op, tt.Windows) and op.reaching}
+
+
+def _of_planes(program: tt.TensorProgram) -> set[tt.Windows]:
+    """Those of planes, whose taps and channels may run as one axis, too."""
+    users = users_of(program)
+    return {op for op in _in_a_row(program) if isinstance(op.x, tt.Transpose) and users[op.x] == [op]}
 
 
 def _positions_in_a_row(program: tt.TensorProgram, classes: Classes) -> set[AxisClass]:
@@ -213,7 +221,7 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
     for number, name in enumerate(program.outputs):
         if (place := placed.get(name)) is not None:
             found.update(c for c, moved in zip(of_result(program, classes, number), place.moved, strict=True) if moved)
-    pixels = _in_a_row(program)
+    pixels, planes = _in_a_row(program), _of_planes(program)
     found -= _positions_in_a_row(program, classes)
     strided = {name for name, known in (facts or {}).items() if known.strides is not None}
     for op in program.body.ops:
@@ -224,7 +232,7 @@ def unmergeable(program: tt.TensorProgram, classes: Classes, facts: Mapping[str,
             found.update(classes.of(op))
         if isinstance(op, tt.Windows):
             mine = classes.of(op)
-            taps = range(len(mine) - len(op.dims), len(mine))
+            taps = range(len(mine) - len(op.dims), len(mine)) if op not in planes else ()
             found.update(mine[d] for d in (*(op.dims if op not in pixels else ()), *taps))
         if isinstance(op, tt.Slice | tt.Flip):
             found.update(classes.of_operand(op, 0))

@@ -80,7 +80,7 @@ def _said(missing: Missing) -> str:
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
-          units: Units = always) -> Program:
+          units: Units = always, planes: tuple[str, ...] = ()) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -89,16 +89,17 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
-    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`).
+    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` of which
+    dtypes loads may take pixels of planes with all their taps.
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
     stepped = canonicalise(program, steps.rules if picks else steps.rules + searches.rules + regular.rules)
-    simplified = simplify(stepped, reach, picks, run, shares, step, columns)
+    simplified = simplify(stepped, reach, picks, run, shares, step, columns, planes)
     if halves and (halved := with_halves(simplified, heads)) is not simplified:
-        simplified = simplify(halved, reach, picks, run, shares, step, columns)
+        simplified = simplify(halved, reach, picks, run, shares, step, columns, planes)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",

@@ -114,6 +114,74 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
 
 
+LINE_OF_PIXELS, WASTED = 128, 0.1
+"""Pixels that a tile takes, and the share of them that it may miss where it takes those of one line alone."""
+
+
+def of_planes(dtypes: Sequence[str]) -> Rules:
+    """Rules for languages whose loads take pixels of planes of ``dtypes`` with all taps and channels that meet them."""
+    found = Rules()
+
+    @found.on(Convolve)
+    def convolution_of_planes(op: Convolve) -> Op | None:
+        """A convolution of planes, whose channels do not lie last, as the product of its weights with all pixels in a row.
+
+        With lines of pixels that fill their tiles it is a product for each line and tap anyway, which reads lines as they lie.
+        """
+        if tensor_type(op.x).dtype not in dtypes or op.groups != 1 or _is_of_nothing(op) or not _is_of_planes(op.x):
+            return None
+        n = tensor_type(op.x).rank - 2
+        sizes = (*tensor_type(op.x).shape[1:], *tensor_type(op.w).shape, *tensor_type(op).shape[1:], *op.high)
+        if not all(isinstance(s, int) for s in sizes) or product(tensor_type(op.x).shape[1:]) >= _FAR:  # type: ignore[operator]
+            return None
+        if op.transposed:
+            return _interleaved(op, lambda chosen: _phase_of_planes(op, chosen))
+        window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
+        if product(tuple(window)) == 1 or min(*op.low, *op.high) < 0:  # type: ignore[type-var]
+            return None
+        return _all_at_once(_all_taps(op.x, op, window), op.w, op) if _pays_for_planes(op) else None
+
+    return found
+
+
+_FAR = 1 << 29
+"""Elements of an image, below which taps and channels are so many bytes apart as 32 bits say."""
+
+
+def _is_of_planes(x: Op) -> bool:
+    """Whether ``x`` is an input [N, C, *spatial] seen with its channels last."""
+    rank = tensor_type(x).rank
+    return isinstance(x, Transpose) and isinstance(x.x, Arg) and x.order == (0, *range(2, rank), 1)
+
+
+def _pays_for_planes(op: Convolve) -> bool:
+    """Whether lines of pixels leave much of their tiles empty, or the channels of a tap most of a step."""
+    last, channels = int(tensor_type(op).shape[-2]), int(tensor_type(op.x).shape[-1])  # type: ignore[arg-type]
+    return channels < _LINE or -last % LINE_OF_PIXELS > WASTED * last
+
+
+def _phase_of_planes(op: Convolve, chosen: Sequence[Phase]) -> Op | None:
+    low, ends = _around(op, chosen)
+    high = tuple(n for n in ends if isinstance(n, int))
+    n = len(chosen)
+    if len(high) < n or min(*low, *high) < 0:
+        return None
+    view = Windows(op.x, tuple(range(1, n + 1)), tuple(p.taps for p in chosen), (1,) * n, tuple(p.apart for p in chosen), low,
+                   high, 0.0, loc=op.loc)  # fmt: skip
+    return _all_at_once(view, _met(op, chosen), op)
+
+
+def _all_at_once(view: Op, w: Op, op: Convolve) -> Op:
+    """[N, *positions, C, *taps] by [*taps, C, O], summed in the order in which the weights lie in memory."""
+    n = tensor_type(op.x).rank - 2
+    taps, of_taps = tuple(range(n + 2, 2 * n + 2)), tuple(range(n))
+    if isinstance(w, Transpose) and isinstance(w.x, Arg) and w.order.index(n) < 2:
+        summed = ((n + 1, *taps), (n, *of_taps))
+    else:
+        summed = ((*taps, n + 1), (*of_taps, n))
+    return Contract(view, w, (), (), *summed, op.dtype, loc=op.loc)
+
+
 columns = Rules()
 """For those of them whose products take many elements along k at a time."""
 

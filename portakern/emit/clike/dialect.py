@@ -48,7 +48,8 @@ class Dialect:
     walks alone.
 
     *Pixels.*  ``takes_pixels`` says that the platform has ``part``, ``columns``, and ``stage``, ``gather`` and ``store`` of
-    rows and columns that they find; ``takes_parts`` that it has all but ``stage`` and ``store``.
+    rows and columns that they find; ``takes_parts`` that it has all but ``stage`` and ``store``;
+    ``takes_planes`` that it has ``cross`` of both as well.
 
     *Scans.*  ``member`` is what stands before a member function of a struct in a kernel; empty where the platform scans no tile
     by a function of the operator's own.  ``single`` is how a tile of one element is asked for it.
@@ -94,6 +95,7 @@ class Dialect:
     context: str = ""
     takes_pixels: bool = False
     takes_parts: bool = False
+    takes_planes: bool = False
 
     def type(self, dtype: str) -> str:
         return self.types[dtype]

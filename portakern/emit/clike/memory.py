@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 
 from portakern.emit.clike.expressions import constant
 from portakern.emit.clike.plan import Access
-from portakern.emit.clike.terms import ZERO, Name, PlanTerm, add, call, divide, multiply, remainder, size_term, whole
+from portakern.emit.clike.terms import ZERO, Name, PlanTerm, Word, add, call, divide, multiply, remainder, size_term, whole
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.size import Size, Sym, at_most, never_negative
@@ -115,14 +116,60 @@ class Addresses:
         they are pixels; each with the size and stride of its dim."""
         axes = _tiled(op)
         terms: list[PlanTerm] = []
+        planes = isinstance(op, t.Load) and of_planes(self.kernel, op)
         for dim in pixels(self.kernel, op):
-            index = dim.index
-            where = self.coordinate(index)
-            if (along := next((x for x in index.terms if x.axis in axes), None)) is not None:
-                where = self._part(index, along.axis)
-                where = where if along.axis == rows else call("columns", "pk::columns", where)
-            terms.append(call("along", "pk::along", where, size_term(dim.size), size_term(dim.stride)))
+            inside = planes and _inside(dim, self.kernel)
+            size = Word(INSIDE) if inside else size_term(dim.size)
+            terms.append(call("along", "pk::along", self._found(dim.index, axes, rows, inside), size, size_term(dim.stride)))
         return tuple(terms)
+
+    def _found(self, index: t.Index, axes: Container[str], rows: str, inside: bool) -> PlanTerm:
+        """``index`` in each row, or in each column, or what both add up to."""
+        along = [x for x in index.terms if x.axis in axes]
+        if not along:
+            return self.coordinate(index)
+        by_row = [x for x in along if x.axis == rows]
+        if len(along) > 1:
+            row, col = by_row[0], next(x for x in along if x.axis != rows)
+            rest = t.Index(tuple(x for x in index.terms if x is not row), index.offset)
+            taps = self._part(t.Index((self._counted(row),)), row.axis)
+            word = "pk::cross<true>" if inside else "pk::cross"
+            return call("cross", word, taps, call("columns", "pk::columns", self._part(rest, col.axis)))
+        where = self._part(index, along[0].axis)
+        return where if by_row else call("columns", "pk::columns", where)
+
+
+    def _counted(self, term: t.Term) -> t.Term:
+        """``term``, which says how many values it has."""
+        extent = self.kernel.axis[term.axis].extent
+        return term if term.mod or not isinstance(extent, int) else replace(term, mod=-(-extent // term.div))
+
+
+INSIDE = "pk::kInside"
+"""The size of a dim of which nothing is read outside."""
+
+
+def _inside(dim: t.AccessedDim, kernel: t.Kernel) -> bool:
+    """Whether all coordinates along ``dim`` are inside of it."""
+    low, high = reach(dim.index, kernel)
+    beyond = at_most(high - dim.size)
+    return never_negative(low) and isinstance(beyond, int) and beyond < 0
+
+
+def of_planes(kernel: t.Kernel, op: t.Load) -> bool:
+    """Whether the columns of ``op`` are pixels that rows, their taps, are added to."""
+    return any(_crossed(d, op) for d in pixels(kernel, op))
+
+
+def _crossed(dim: t.AccessedDim, op: t.Load) -> bool:
+    return len({x.axis for x in dim.index.terms} & _tiled(op)) > 1
+
+
+def taps_reaching_out(kernel: t.Kernel, op: t.Load, rows: str) -> int:
+    """How many taps, along all dims together, may be outside of the planes of ``op``."""
+    crossed = [d for d in pixels(kernel, op) if _crossed(d, op) and not _inside(d, kernel)]
+    along = [x for d in crossed for x in d.index.terms if x.axis == rows]
+    return sum(x.mod or -(-int(kernel.axis[rows].extent) // x.div) for x in along)  # type: ignore[call-overload]
 
 
 def _tiled(op: t.Load | t.Store) -> set[str]:

@@ -7,6 +7,7 @@ nobody else asks for them.
 from __future__ import annotations
 
 from portakern.emit.clike.layouts import dims_of, tiles_of
+from portakern.emit.clike.memory import pixels
 from portakern.ir import tile as t
 from portakern.ir.core import Op
 
@@ -54,7 +55,7 @@ class Operands:
             load = self.source(op.x)
             if load is None:
                 return False
-            if load.gathers:  # nothing is picked beyond the end of an axis
+            if load.gathers or pixels(self.kernel, load):  # nothing is picked beyond the end of an axis
                 return op.axis in t.tile_type(load).axes
             sizes = zip(load.indices, t.buffer_type(load.buffer).shape, strict=True)
             return any(i.plain == op.axis and self.kernel.axis[op.axis].extent == n for i, n in sizes)

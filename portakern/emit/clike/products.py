@@ -7,10 +7,15 @@ from dataclasses import replace
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.alone import Alone
 from portakern.emit.clike.layouts import Place, dims_of, floating
+from portakern.emit.clike.memory import of_planes, taps_reaching_out
 from portakern.emit.clike.naming import base
 from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
+
+
+MOST_TAPS = 30
+"""Taps along all dims together that are bits of a word (see ``stage`` of pk/pixels.cuh)."""
 
 
 class Products(Alone):
@@ -102,7 +107,9 @@ class Products(Alone):
                     shared = self._share(load, dims_of(load), role, transposed, slots, "copied from memory")
                     self.operands[key] = p.Operand(shared, slot)
                     picks = self.addresses.listed(load, self.variable), self.addresses.pixels(load, dims_of(load)[0][0])
-                    found.append(p.CopyToShared(shared, slot, access, (*picks[0], *picks[1])))
+                    planes = dims_of(load)[0][0] == dot.axis and of_planes(self.kernel, load)
+                    planes = planes and taps_reaching_out(self.kernel, load, dot.axis) <= MOST_TAPS
+                    found.append(p.CopyToShared(shared, slot, access, (*picks[0], *picks[1]), planes))
         return found
 
     def _stage_now(self, loads: list[Op]) -> None:

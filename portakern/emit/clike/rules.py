@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from portakern.backend import Missing, Target
 from portakern.dtypes import DTYPES
@@ -85,7 +85,7 @@ def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterato
     by_themselves = checked if dialect.takes_pixels or (dialect.takes_parts and isinstance(op, t.Load)) else ()
     for dim in t.joined_dims(op):
         index, size = dim.index, dim.size
-        if dim in by_themselves and sum(x.axis in dims for x in index.terms) <= 1:
+        if dim in by_themselves and _told_apart(index, dims, dialect):
             continue
         if index.gather >= 0:
             if index != t.Index((), 0, index.gather):
@@ -101,6 +101,12 @@ def _access(op: t.Load | t.Store, kernel: t.Kernel, dialect: Dialect) -> Iterato
         unknown = dim in checked and not isinstance(beyond, int)
         if (unknown or (isinstance(beyond, int) and beyond >= 0)) and not _empty(index, kernel):
             yield f"the index {index}, which may be beyond {size}", "pad the array first"
+
+
+def _told_apart(index: t.Index, dims: Container[str], dialect: Dialect) -> bool:
+    """Whether rows alone, or columns, say where ``index`` is in a tile of ``dims``; or each has a part in it."""
+    axes = [x.axis for x in index.terms if x.axis in dims]
+    return len(axes) <= 1 or (dialect.takes_planes and len(axes) == 2 == len(set(axes)))
 
 
 def _empty(index: t.Index, kernel: t.Kernel) -> bool:

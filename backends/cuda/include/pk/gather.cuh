@@ -15,6 +15,8 @@ template <class I> struct Along {
 };
 template <class I> PK_DEVICE Along<I> along(const I& index, int64_t size, int64_t stride) { return {index, size, stride}; }
 
+constexpr int64_t kInside = 0x7fffffffffffffff;  // the size of a dim outside of which no coordinate lies: no check remains
+
 // A negative number is a large one without its sign, so that one comparison does for both ends.
 template <class T> PK_DEVICE bool exists(T coordinate, int64_t size) {
     return static_cast<uint64_t>(static_cast<int64_t>(coordinate)) < static_cast<uint64_t>(size);

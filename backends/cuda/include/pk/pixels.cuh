@@ -48,6 +48,23 @@ template <class L, class P> struct PicksRows<L, Columns<P>> { static constexpr b
 template <class I> constexpr bool picks_rows = true;
 template <class P> constexpr bool picks_rows<Columns<P>> = false;
 
+/// What a row and a column add up to: pixels in columns, and in rows the taps that meet them. `Inside`: all of them are inside.
+template <class P, class Q, bool Inside = false> struct Cross {
+    P row;
+    Q col;
+};
+template <bool Inside = false, class P, class Q> PK_DEVICE Cross<P, Q, Inside> cross(const P& row, const Columns<Q>& col) {
+    return {row, col.part};
+}
+
+template <class L, class P, class Q, bool Inside> struct Element<L, Cross<P, Q, Inside>> {
+    static PK_DEVICE int64_t get(const Cross<P, Q, Inside>& x, int i, int j) {
+        return x.row.at(L::row(thread(), i)) + x.col.at(L::col(thread(), j));
+    }
+};
+template <class L, class P, class Q, bool Inside> struct PicksRows<L, Cross<P, Q, Inside>> { static constexpr bool value = false; };
+template <class P, class Q, bool Inside> constexpr bool picks_rows<Cross<P, Q, Inside>> = false;
+
 // The coordinate that an index has in row `row` and column `col`.
 template <class I> PK_DEVICE int64_t at_place(const I& index, int, int) { return static_cast<int64_t>(index); }
 template <class Whole, int Div, int Mod, int Scale>
@@ -56,6 +73,17 @@ PK_DEVICE int64_t at_place(const Part<Whole, Div, Mod, Scale>& index, int row, i
 }
 template <class T, class P> PK_DEVICE int64_t at_place(const Listed<T, P>& index, int row, int) { return index.at(row); }
 template <class P> PK_DEVICE int64_t at_place(const Columns<P>& index, int, int col) { return index.part.at(col); }
+template <class P, class Q, bool Inside> PK_DEVICE int64_t at_place(const Cross<P, Q, Inside>& index, int row, int col) {
+    return index.row.at(row) + index.col.at(col);
+}
+
+// Of that what the row gives, and what the column does.
+template <class I> PK_DEVICE int64_t of_row(const I& index, int row) { return at_place(index, row, 0); }
+template <class P> PK_DEVICE int64_t of_row(const Columns<P>&, int) { return 0; }
+template <class P, class Q, bool Inside> PK_DEVICE int64_t of_row(const Cross<P, Q, Inside>& index, int row) { return index.row.at(row); }
+template <class I> PK_DEVICE int64_t of_col(const I&, int) { return 0; }
+template <class P> PK_DEVICE int64_t of_col(const Columns<P>& index, int col) { return index.part.at(col); }
+template <class P, class Q, bool Inside> PK_DEVICE int64_t of_col(const Cross<P, Q, Inside>& index, int col) { return index.col.at(col); }
 
 /// stage(to, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as stage, of elements that
 /// lie further on by what the indices say; zeros where one is outside of its dim.
@@ -89,7 +117,87 @@ PK_DEVICE void stage(Shared<T, R, C>& to, const T* origin, int64_t row_stride, i
                 values[e] = exist ? from[e * col_stride + (0 + ... + (at_place(picks.index, row, col + e) * picks.stride))] : T{};
             }
         }
-        memcpy(to.at(row, col), values, 16);
+        uint4 word;
+        memcpy(&word, values, 16);
+        *reinterpret_cast<uint4*>(to.at(row, col)) = word;
+    }
+}
+
+// What a column lacks, and what a row needs, as bits of a word: the taps of a Cross from bit `first` on, a row, a column.
+constexpr unsigned kNoRow = 1u << 31, kNoColumn = 1u << 30;
+template <class I> constexpr int taps_of = 0;
+template <class Whole, int Div, int Mod, int Scale, class Q> constexpr int taps_of<Cross<Part<Whole, Div, Mod, Scale>, Q>> = Mod;
+
+template <class I> PK_DEVICE unsigned needs(const Along<I>& x, int row, int) {
+    return exists(at_place(x.index, row, 0), x.size) ? 0u : kNoRow;
+}
+template <class P> PK_DEVICE unsigned needs(const Along<Columns<P>>&, int, int) { return 0; }
+template <class P, class Q> PK_DEVICE unsigned needs(const Along<Cross<P, Q, true>>&, int, int) { return 0; }
+template <class Whole, int Div, int Mod, int Scale, class Q>
+PK_DEVICE unsigned needs(const Along<Cross<Part<Whole, Div, Mod, Scale>, Q>>& x, int row, int first) {
+    return 1u << (first + static_cast<int>((x.index.row.first + row) / Div % Mod));
+}
+template <class I> PK_DEVICE unsigned lacks(const Along<I>&, int, int) { return 0; }
+template <class P> PK_DEVICE unsigned lacks(const Along<Columns<P>>& x, int col, int) {
+    return exists(x.index.part.at(col), x.size) ? 0u : kNoColumn;
+}
+template <class Whole, int Div, int Mod, int Scale, class Q>
+PK_DEVICE unsigned lacks(const Along<Cross<Part<Whole, Div, Mod, Scale>, Q>>& x, int col, int first) {
+    unsigned bits = 0;
+#pragma unroll
+    for (int tap = 0; tap < Mod; ++tap)
+        bits |= exists(x.index.col.at(col) + x.index.row.begin + tap * Scale, x.size) ? 0u : 1u << (first + tap);
+    return bits;
+}
+
+struct RowFound { unsigned ahead, needs; };  // how many bytes the elements of a row are ahead, and what it needs
+constexpr int kAtATime = 8;  // rows that a warp has at hand: between copies nothing else shall be read from shared memory
+
+template <int Warps> PK_DEVICE RowFound* rows_found() {
+    alignas(16) __shared__ RowFound found[Warps][kWarp];
+    return found[thread() / kWarp];
+}
+
+/// The same to lines of pixels, of which a thread finds its column once, whatever the step. A lane finds one of 32 rows, which
+/// its warp is told. Rows lie less than 2^32 bytes apart.
+template <int Threads, class Fact = Unknown, class T, int R, int C, int P, class... I>
+PK_DEVICE void stage(Lines<T, R, C, P>& to, const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
+                     const Along<I>&... picks) {
+    static_assert(sizeof(T) == 4, "copied in words");
+    constexpr int across = min_of(C, Threads), down = Threads / across, rows = R / down;
+    static_assert(Threads % across == 0 && C % across == 0 && across % kWarp == 0 && R % down == 0, "a warp has one row");
+    constexpr int taps = (0 + ... + taps_of<I>);
+    static_assert(taps <= 30, "the taps along all dims are bits of a word");
+    RowFound* const found = rows_found<Threads / kWarp>();
+    const int first_row = thread() / across * rows;
+#pragma unroll
+    for (int base = 0; base < rows; base += kWarp) {
+        const int mine = first_row + base + lane();
+        int bit = 0;
+        unsigned needed = kNoColumn | (mine < rows_left ? 0u : kNoRow);
+        ((needed |= needs(picks, mine, bit), bit += taps_of<I>), ...);
+        __syncwarp();  // what was found before has been read
+        const int64_t ahead = mine * row_stride + (0 + ... + (of_row(picks.index, mine) * picks.stride));
+        found[lane()] = {static_cast<unsigned>(ahead * static_cast<int64_t>(sizeof(T))), needed};
+        __syncwarp();
+#pragma unroll
+        for (int turn = 0; turn < C; turn += across) {
+            const int col = turn + thread() % across;
+            bit = 0;
+            unsigned lacked = kNoRow | (col < cols_left ? 0u : kNoColumn);
+            ((lacked |= lacks(picks, col, bit), bit += taps_of<I>), ...);
+            const auto from = reinterpret_cast<const char*>(origin + col * col_stride
+                                                            + (0 + ... + (of_col(picks.index, col) * picks.stride)));
+#pragma unroll
+            for (int i = 0; i < min_of(kWarp, rows - base); i += kAtATime) {
+                RowFound row[kAtATime];
+#pragma unroll
+                for (int n = 0; n < kAtATime; ++n) row[n] = found[i + n];
+#pragma unroll
+                for (int n = 0; n < min_of(kAtATime, rows - base - i); ++n)
+                    ptx::copy_async_4(to.at(first_row + base + i + n, col), from + row[n].ahead, row[n].needs & lacked ? 0 : 4);
+            }
+        }
     }
 }
 

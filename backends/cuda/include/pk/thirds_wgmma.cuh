@@ -31,9 +31,13 @@ template <class S> PK_DEVICE void read_eight(typename S::Element (&to)[8], const
 
 /// The operand's thirds to shared memory, by all threads. Neighbouring lanes write to different rows, and so to different banks.
 template <int Threads, int R, int C, class X> PK_DEVICE void split(Shared<bf16, R, C> (&third)[3], const X& x) {
+    constexpr int pieces = R * C / 8;
 #pragma unroll
-    for (int n = thread(); n < R * C / 8; n += Threads) {
-        const int row = n % R, col = n / R * 8;
+    for (int i = 0; i < (pieces + Threads - 1) / Threads; ++i) {  // the compiler knows how far a thread's pieces lie apart
+        const int n = thread() + i * Threads;
+        const int row = Threads % R ? n % R : thread() % R;
+        const int col = Threads % R ? n / R * 8 : (thread() / R + i * (Threads / R)) * 8;
+        if (pieces % Threads && n >= pieces) break;
         float eight[8];
         read_eight(eight, x, row, col);
         uint32_t word[3][4];
@@ -45,7 +49,8 @@ template <int Threads, int R, int C, class X> PK_DEVICE void split(Shared<bf16, 
             for (int q = 0; q < 3; ++q) word[q][p] = pair[q];
         }
 #pragma unroll
-        for (int q = 0; q < 3; ++q) memcpy(third[q].at(row, col), word[q], 16);
+        for (int q = 0; q < 3; ++q)  // in one access, which a copy of unaligned elements would not be
+            *reinterpret_cast<uint4*>(third[q].at(row, col)) = uint4{word[q][0], word[q][1], word[q][2], word[q][3]};
     }
 }
 

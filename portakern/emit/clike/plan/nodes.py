@@ -373,7 +373,8 @@ class Assign(Statement):
 
 @dataclass(frozen=True)
 class CopyToShared(Statement):
-    """Start copying an operand to slot ``slot`` of a shared buffer; zero outside.  ``picks`` are coordinates of its rows."""
+    """Start copying an operand to slot ``slot`` of a shared buffer; zero outside.  ``picks`` are coordinates of its rows; of
+    its columns and its rows, which are contracted, if they are ``planes``."""
 
     NAMES = ("slot",)
 
@@ -381,6 +382,7 @@ class CopyToShared(Statement):
     slot: str
     access: Access
     picks: tuple[PlanTerm, ...] = ()
+    planes: bool = False
 
     def __str__(self) -> str:
         picks = f" at {_listed(self.picks)}" if self.picks else ""
