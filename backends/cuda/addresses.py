@@ -8,7 +8,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import Dialect, Planner
 from portakern.emit.clike.memory import Addresses
 from portakern.emit.clike.plan import Access
-from portakern.emit.clike.terms import ONE
+from portakern.emit.clike.terms import ONE, ZERO
 from portakern.ir import tile as t
 from portakern.ir.size import Size, divides
 
@@ -21,10 +21,12 @@ _LONG = 8 * 32
 class CudaAccess(Access):
     """``aligned``: every row of the tile begins at a multiple of 16 bytes, its columns are contiguous, and every 16 bytes of it
     lie inside the buffer or outside as a whole.  ``by_rows``: long contiguous rows; when loaded they
-    may begin anywhere, when stored they begin aligned, and may end within 16 bytes."""
+    may begin anywhere, when stored they begin aligned, and may end within 16 bytes.  ``apart``: most rows of it begin between
+    multiples of 16 bytes, whatever the sizes, so that elements are moved one by one."""
 
     aligned: bool = False
     by_rows: bool = False
+    apart: bool = False
 
     def __str__(self) -> str:
         return super().__str__() + (" aligned" if self.aligned else " by rows" if self.by_rows else "")
@@ -36,7 +38,8 @@ class CudaAddresses(Addresses):
         if bool(dims) and made.strides[-1] == ONE and is_aligned(self.kernel, op, dims):
             return CudaAccess(**vars(made), aligned=True)
         by_rows = is_shifted(self.kernel, op, dims) if isinstance(op, t.Load) else has_aligned_rows(self.kernel, op, dims)
-        return CudaAccess(**vars(made), by_rows=by_rows)
+        apart = bool(dims) and not by_rows and made.strides[-1] in (ZERO, ONE) and lies_apart(self.kernel, op, dims)
+        return CudaAccess(**vars(made), by_rows=by_rows, apart=apart)
 
 
 class CudaPlanner(Planner):
@@ -66,6 +69,23 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
             if axis.extent != 1 and not divides(elements, _times(_times(term.scale, step), stride)):
                 return False
     return True
+
+
+def lies_apart(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
+    """Whether rows of the tile, whose columns are contiguous, begin between multiples of 16 bytes: their distances say so, or
+    each column finds its own element."""
+    have = t.buffer_type(op.buffer)
+    elements, column = max(1, VECTOR_BYTES // DTYPES[have.dtype].bytes), dims[-1][0]
+    if any(i.gather >= 0 for i in op.indices):
+        return False
+    for dim in t.joined_dims(op):
+        for term in dim.index.terms:
+            taken_apart = term.axis == column and (term.div != 1 or bool(term.mod))
+            step = kernel.axis[term.axis].tile if term.axis == column and not taken_apart else 1
+            distance = _times(_times(term.scale, step), dim.stride)
+            if taken_apart or (isinstance(distance, int) and kernel.axis[term.axis].extent != 1 and distance % elements):
+                return True
+    return False
 
 
 def is_shifted(kernel: t.Kernel, op: t.Load, dims: t.Dims) -> bool:

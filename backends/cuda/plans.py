@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from portakern.backend import Target
@@ -87,10 +87,27 @@ def precision_of(k: KernelPlan, layout: Layout) -> str:
 
 
 def vector_width(k: KernelPlan, layout: Layout) -> int:
-    """Elements of 16 bytes of the narrowest type that is loaded or stored in ``layout`` (at most 8)."""
-    moved = [s for s in statements(k.body) if isinstance(s, p.LoadTile | p.StoreTile)]
-    sizes = [DTYPES[s.dtype].bytes for s in moved if s.place is not None and s.place.layout == layout]
-    return min(8, 16 // max(2, min(sizes, default=2)))
+    """Elements of 16 bytes of the narrowest type that is loaded or stored in ``layout`` (at most 8).  One, where most of these
+    accesses are of words that are moved one by one: neighbouring lanes then have neighbours, 128 bytes of a warp together."""
+    moved = [(s, often) for s, often in _often(k.body) if isinstance(s, p.LoadTile | p.StoreTile)]
+    moved = [(s, often) for s, often in moved if s.place is not None and s.place.layout == layout]
+    narrowest = min((DTYPES[s.dtype].bytes for s, _ in moved), default=2)
+    apart = sum(often for s, often in moved if isinstance(s.access, CudaAccess) and s.access.apart)
+    if narrowest >= 4 and 2 * apart > sum(often for _, often in moved):
+        return 1
+    return min(8, 16 // max(2, narrowest))
+
+
+TURNS = 4
+"""How often a loop is taken to turn."""
+
+
+def _often(block: Sequence[p.Statement], times: int = 1) -> Iterator[tuple[p.Statement, int]]:
+    """All statements, each with how often it is taken to be done."""
+    for s in block:
+        yield s, times
+        if isinstance(s, p.Loop | p.Block):
+            yield from _often(s.body, times * TURNS if isinstance(s, p.Loop) else times)
 
 
 def shared_offsets(k: KernelPlan) -> list[int]:

@@ -4,8 +4,8 @@
 
 // portakern launch: kernel=transpose grid=(6, 1, 1) block=(128, 1, 1) shared=0 args=(x, y)
 extern "C" __global__ void __launch_bounds__(128) transpose(const float* __restrict__ x, float* __restrict__ y) {
-    using TileMN = pk::Rows<32, 32, 128, 4>;  // rows along m, columns along n
-    using TileNM = pk::Rows<32, 32, 128, 4>;  // rows along n, columns along m
+    using TileMN = pk::Rows<32, 32, 128, 1>;  // rows along m, columns along n
+    using TileNM = pk::Rows<32, 32, 128, 1>;  // rows along n, columns along m
 
     const int64_t block_index = blockIdx.x;
     const int64_t n0 = block_index % 2 * 32;  // first of 32 coordinates along n
