@@ -193,13 +193,15 @@ def merge(classes: Sequence[AxisClass], role: str, seen: Sequence[tuple[AxisClas
     """Runs of ``classes`` (in memory order), merging neighbours that every access in ``seen`` has side by side.
 
     Classes in ``apart`` (used by coordinate, slice or the like) merge with nothing, nor do those of one element, which have no
-    order among them.
+    order among them; contracted ones merge across these.
     """
     runs: list[list[AxisClass]] = []
     alone = {*apart, *(c for c in classes if c.extent == 1)}
     for c in classes:
-        if runs and c not in alone and runs[-1][-1] not in alone and _always_adjacent(runs[-1][-1], c, seen):
-            runs[-1].append(c)
+        long = [r for r in runs if r[-1].extent != 1] if role == "k" else runs
+        last = long[-1] if long else None
+        if last and c not in alone and last[-1] not in alone and _always_adjacent(last[-1], c, seen):
+            last.append(c)
         else:
             runs.append([c])
     return [Run(tuple(r), role) for r in runs]

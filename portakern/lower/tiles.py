@@ -219,7 +219,14 @@ class TileWriter:
         picked = [c for c in coords if isinstance(c, Picked)]
         if picked:
             return self.b.cast(self._load_picked(op.name, view, indices, picked), wide(dtype))
-        return self.b.cast(self.b.load(*self.arrays.access(op.name, view, indices), pad=fill), wide(dtype))
+        array, where = self.arrays.access(op.name, view, indices)
+        return self.b.cast(self.b.load(array, where, fill, None if fill is None else self._taps_first(where)), wide(dtype))
+
+    def _taps_first(self, indices: Sequence[t.Index]) -> Sequence[str] | None:
+        """The axes of a tile of pixels whose taps run along an axis of it, too, with this axis first."""
+        axes = dict.fromkeys(a for i in indices for a in i.axes)
+        crossed = any(len(self.b.dims(*i.axes)) > 1 for i in indices)
+        return sorted(axes, key=lambda a: self.b.axis[a].kind != "loop") if crossed else None
 
     def _in_line(self, name: str, shape: tuple[Size, ...], coords: Coordinates) -> tuple[tuple[Size, ...], Coordinates]:
         """``shape`` and ``coords`` in the whole of an array that the stage has one element of."""
