@@ -665,8 +665,8 @@ class Language:
     from which other languages' texts ``bare`` makes a source.
     ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
-    ``takes_planes`` are the dtypes of which columns of a tile may be pixels of planes, and its rows all their taps and channels,
-    so that convolutions of images whose channels do not lie last are one product each, and none of it is stored before.
+    ``takes_planes`` are the dtypes of which columns of a tile may be pixels of planes, and its rows their taps and channels, so
+    that convolutions of images whose channels do not lie last are one product each, and none of it is stored before.
     ``long_steps``: its products take many elements along k at a time, which few channels of a pixel do not fill; then the taps
     of a pixel are put side by side before.
     ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long

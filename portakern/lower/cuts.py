@@ -411,8 +411,8 @@ class _Wholes:
 
 
 def _weights_of_planes(op: Contract | SegmentContract) -> list[Op]:
-    """Weights that were turned around, as those of transposed convolutions are, of pixels that come with all their taps: in a row
-    taps and channels are one axis."""
+    """Weights that were turned around, as those of transposed convolutions are, of pixels that come with all their taps: stored
+    again, their taps and channels are one axis."""
     return [w for w, x in (op.operands[:2], op.operands[1::-1])
             if isinstance(x, Windows) and x.reaching and isinstance(x.x, Transpose) and isinstance(w, Flip | Slice)]
 

@@ -13,8 +13,8 @@ from portakern.ir.schedule import NestAxis
 from portakern.ir.size import Size, Sym, product
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.placing import Placed
-from portakern.lower.uses import users_of
 from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
+from portakern.lower.uses import users_of
 
 
 @dataclass(frozen=True)

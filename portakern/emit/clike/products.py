@@ -13,7 +13,6 @@ from portakern.emit.clike.terms import Name
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 
-
 MOST_TAPS = 30
 """Taps along all dims together that are bits of a word (see ``stage`` of pk/pixels.cuh)."""
 
