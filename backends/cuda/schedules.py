@@ -277,6 +277,17 @@ _SCALAR = (
     (64, 16, 32, 2, 2), (16, 32, 32, 1, 2), (16, 16, 32, 1, 2),
 )  # fmt: skip
 
+# Of f32, few rows (output channels) by many pixels, by the rows of a tile.  Pixels arrive word by word, so steps are short and
+# warps few, and there is another block to multiply while one waits.  In us on an H200, by tasks of KernelBench's first level:
+# - 64 rows by wgmma: operands and thirds of 64 x 128 x 32 leave room for one block of four warps, those of steps of 16 for two.
+#   54 took 2287 by steps of 32 and 1264 by 16, 61 8473 and 7311.  64 x 256 x 16 by eight warps: 54 1320, 61 7784, and beside
+#   64 x 128 x 32 57 12233 (13147), 68 27455 (28194).
+# - 32 rows by mma.sync: a warp splits what it reads, for each k 96 numbers for 32 x 64 elements or 64 for 32 x 32.  70 took
+#   18089 by 32 x 128 x 32, 17449 by 32 x 128 x 16, 15608 by 32 x 256 x 16, 17289 by fused multiply-adds.
+# - 16 rows by fused multiply-adds, of which a thread with 32 elements reads fewer operands than one with 16.  58 took 3452 by
+#   eight warps, 2864 by four, 2934 by eight with twice the columns.
+_BY_PIXELS = {64: (64, 128, 16, 4, 3), 32: (32, 256, 16, 4, 2), 16: (16, 256, 16, 4, 2)}
+
 
 FEW_ROWS, BLOCKS_AT_ONCE = 64, 3
 """Rows up to which a product of weights in groups is a matter of reading these, and blocks on an SM that do: what is
@@ -332,6 +343,20 @@ def _grouped(nest: Nest, device: Device) -> Iterator[Schedule]:
     return _by_all_warps(nest.as_family("contraction", group="reduced"), device)
 
 
+def _by_pixels(nest: Nest, device: Device) -> tuple[tuple[int, int, int, int, int], ...]:
+    """The entry of :data:`_BY_PIXELS` for ``nest``, if it gives more blocks than there are units: one alone is better off with
+    longer steps, which have fewer barriers."""
+    m, n = (nest.role(x)[0] for x in "mn")
+    found = _BY_PIXELS.get(fitted(m, 128, 16))
+    if found is None or nest.dots != "f32" or nest.precision != "ieee" or n.window != "positions":
+        return ()
+    if found[0] == 64 and not device.has("wgmma"):
+        return ()
+    blocks = [steps(a, found[1] if a is n else 1) for a in (n, *nest.role("batch"))]
+    one_each = None not in blocks and math.prod(b or 0 for b in blocks) <= device.count("units", 128)
+    return () if one_each else (found,)
+
+
 def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
@@ -340,13 +365,14 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     narrow = DTYPES[dtype].bytes == 1
     table = [(tm, tn, 2 * tk, w, s) for tm, tn, tk, w, s in _MATRIX] if narrow else _MATRIX if whole else _SCALAR
     thirds = (*(_THIRDS_BY_UNIT if device.has("wgmma") else ()), *_THIRDS) if dtype == "f32" else ()
+    first = _by_pixels(nest, device)
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
-    for tm, tn, tk, warps, stages in (*thirds, *table):
+    for tm, tn, tk, warps, stages in (*first, *thirds, *table):
         least = 32 if narrow else 16
         tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: nest.step(fitted(k, tk, least), least)}
         narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
-        if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in thirds):
+        if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in (*first, *thirds)):
             continue  # a smaller entry of the table says the same with fewer warps
         elements = (tiles[m.name] + tiles[n.name]) * tiles[k.name] * stages
         accumulator = tiles[m.name] * tiles[n.name] // (warps * 32) * _words("f64" if dtype == "f64" else "f32")

@@ -90,6 +90,42 @@ def test_small_products_take_small_tiles() -> None:
     assert space(product(1, 1, 1, "bf16"))[0].tile("m") == 16
 
 
+# ---- few channels by many pixels ------------------------------------------------------------------------------------------
+
+
+def pixels(channels: int, positions: Size, depth: int = 81, batch: int = 16, dtype: str = "f32", rounded: str = "ieee") -> Nest:
+    axes = (axis("b", "batch", batch), axis("m", "m", channels), NestAxis("n", "n", positions, window="positions"),
+            axis("k", "k", depth))  # fmt: skip
+    return Nest("contraction", axes, dtype, "f32", live=3, dots=dtype, precision=rounded)
+
+
+def tile(nest: Nest, device: str = "h200") -> tuple[int, ...]:
+    first = space(nest, device)[0]
+    return first.tile("m"), first.tile("n"), first.tile("k"), first.warps, first.stages
+
+
+@pytest.mark.parametrize(("channels", "wanted"), [
+    (64, (64, 128, 16, 4, 3)), (48, (64, 128, 16, 4, 3)), (32, (32, 256, 16, 4, 2)), (24, (32, 256, 16, 4, 2)),
+    (16, (16, 256, 16, 4, 2)), (5, (16, 256, 16, 4, 2)), (128, (128, 128, 32, 8, 3)), (96, (128, 128, 32, 8, 3)),
+])  # fmt: skip
+def test_few_channels_by_many_pixels_take_short_steps_of_few_warps(channels: int, wanted: tuple[int, ...]) -> None:
+    for depth in (27, 576, 3360):
+        assert tile(pixels(channels, 45_360, depth)) == wanted
+    assert tile(pixels(channels, M)) == wanted
+
+
+def test_more_blocks_than_units_are_needed_for_short_steps() -> None:
+    assert tile(pixels(64, 133 * 128, batch=1)) == (64, 128, 16, 4, 3)
+    assert tile(pixels(64, 132 * 128, batch=1)) == (64, 128, 32, 4, 2)
+
+
+def test_only_pixels_in_f32_take_them() -> None:
+    for nest in (pixels(64, 45_360, dtype="bf16"), pixels(64, 45_360, rounded="tf32"), product(64, 725_760, 576, "f32")):
+        assert tile(nest) != (64, 128, 16, 4, 3)
+    assert tile(product(4096, 4096, 4096, "f32")) == (128, 128, 32, 8, 3)
+    assert tile(pixels(64, 45_360), "sm_80") != (64, 128, 16, 4, 3), "its thirds are those of wgmma"
+
+
 # ---- products on Hopper ---------------------------------------------------------------------------------------------------
 
 
