@@ -58,8 +58,8 @@ def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, ru
     """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored; with ``columns``
     the taps of a pixel of few channels are put side by side before, but for planes of the dtypes ``planes``.  ``picks``: loads
     may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
-    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that products
-    walk (:mod:`groups`)."""
+    ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that
+    products walk (:mod:`groups`)."""
     reaching = windows.reaching + windows.of_planes(planes)
     reaching = reaching + windows.columns if columns else reaching
     windowed = reaching + windows.rules if reach else windows.rules

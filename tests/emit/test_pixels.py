@@ -45,6 +45,22 @@ def test_text(op: Any, dims: dict[str, int], target: str, golden: Callable[[str,
         assert parse_launches(source.text) == source.launches
 
 
+@pk.operator
+def conv_of_planes(x: T["N", "C", "H", "W"], w: T["O", "C", 3, 3], b: T["O"]):
+    y = pk.conv(pk.permute(x, (0, 2, 3, 1)), pk.permute(w, (2, 3, 1, 0)), padding=1) + b
+    return pk.permute(pk.maximum(y, 0.0), (0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda:sm_80"])
+def test_text_of_planes(target: str, golden: Callable[[str, str], None]) -> None:
+    """Pixels in columns meet taps in rows, and nothing is stored before."""
+    at = registry().target(target)
+    dims = {"N": 32, "H": 224, "W": 224, "C": 3, "O": 64}
+    source = registry().language("cuda").emitter.emit(lowered_for(at, conv_of_planes.program(dims, {}, "f32")), at)
+    assert "pk::cross(" in source.text and len(source.launches) == 1
+    golden(f"conv_of_planes_{at.device.isa}{source.suffix}", source.text)
+
+
 def test_pixels_that_the_engine_cannot_walk_are_copied_by_threads() -> None:
     at = registry().target("cuda:sm_90a")
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,11 +39,11 @@ def program(make: Callable[..., Op], *shapes: tuple[int, ...]) -> t.TensorProgra
     return t.TensorProgram("made", Block(tuple(args), (*ops, Yield((result,)))), ("out",))
 
 
-def agrees(asked: t.TensorProgram, reach: bool = False) -> t.TensorProgram:
+def agrees(asked: t.TensorProgram, reach: bool = False, planes: tuple[str, ...] = ()) -> t.TensorProgram:
     """``asked`` rewritten, with nothing left of what is rewritten, and the same results."""
     rng = np.random.default_rng(0)
     inputs = {a.name: rng.standard_normal(t.tensor_type(a).shape) for a in asked.args}  # type: ignore[arg-type]
-    found = simplify(asked, reach)
+    found = simplify(asked, reach, planes=planes)
     assert not [op for op in found.body.ops if isinstance(op, REWRITTEN)]
     np.testing.assert_allclose(oracle.evaluate(found, inputs)["out"], oracle.evaluate(asked, inputs)["out"], atol=1e-12)
     return found
@@ -58,6 +59,29 @@ def test_pixels_lie_outside_of_their_image_where_loads_may_reach_there() -> None
         how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 1, "transposed": False}
         found = agrees(program(partial(convolution, **how), (2, 7, 6, 16), (3, 2, 16, 5)), reach=True)
         assert [type(op).__name__ for op in found.body.ops] == ["Windows", "Contract", "Yield"]
+
+
+def of_planes(x: Op, w: Op, **how: Any) -> Op:
+    """The convolution of x [N, C, *spatial] with its channels last."""
+    return convolution(t.Transpose(x, (0, 2, 3, 1)), w, **how)
+
+
+@pytest.mark.quick
+def test_planes_are_one_product_of_all_pixels_with_all_taps_where_loads_may_take_these() -> None:
+    for stride, pads, dilation in product((1, 2), ((0, 0), (1, 2), (2, 0)), (1, 2)):
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 1, "transposed": False}
+        asked = program(partial(of_planes, **how), (2, 16, 7, 6), (3, 2, 16, 5))
+        found = agrees(asked, reach=True, planes=("f64",))
+        (contract,) = (op for op in found.body.ops if isinstance(op, t.Contract))
+        assert sorted(t.tensor_type(contract.lhs).shape[d] for d in contract.lhs_axes) == [2, 3, 16]
+        assert not [op for op in found.body.ops if isinstance(op, t.Assemble)], "nothing is stored before"
+
+
+@pytest.mark.quick
+def test_phases_of_planes_are_products_of_all_pixels_too() -> None:
+    for stride, pads, dilation in product((1, 2, 3), ((0, 0), (1, 2), (2, 0)), (1, 2)):
+        how = {"stride": stride, "pads": pads, "dilation": dilation, "groups": 1, "transposed": True}
+        agrees(program(partial(of_planes, **how), (2, 16, 7, 6), (4, 3, 16, 5)), reach=True, planes=("f64",))
 
 
 @pytest.mark.quick
