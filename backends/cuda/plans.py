@@ -88,12 +88,14 @@ def precision_of(k: KernelPlan, layout: Layout) -> str:
 
 def vector_width(k: KernelPlan, layout: Layout) -> int:
     """Elements of 16 bytes of the narrowest type that is loaded or stored in ``layout`` (at most 8).  One, where most of these
-    accesses are of words that are moved one by one: neighbouring lanes then have neighbours, 128 bytes of a warp together."""
+    accesses are of words that are moved one by one: neighbouring lanes then have neighbours, 128 bytes of a warp together.  But
+    rows that are scanned are cut into vectors, of which there must not be too many (scan.cuh)."""
     moved = [(s, often) for s, often in _often(k.body) if isinstance(s, p.LoadTile | p.StoreTile)]
     moved = [(s, often) for s, often in moved if s.place is not None and s.place.layout == layout]
     narrowest = min((DTYPES[s.dtype].bytes for s, _ in moved), default=2)
     apart = sum(often for s, often in moved if isinstance(s.access, CudaAccess) and s.access.apart)
-    if narrowest >= 4 and 2 * apart > sum(often for _, often in moved):
+    scanned = any(isinstance(s, p.Scan | p.ScanBy) and s.place.layout == layout for s in statements(k.body))
+    if narrowest >= 4 and 2 * apart > sum(often for _, often in moved) and not scanned:
         return 1
     return min(8, 16 // max(2, narrowest))
 
