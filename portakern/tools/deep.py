@@ -33,7 +33,7 @@ def with_room(operations: int, work: Callable[[], Made]) -> Made:
     def run() -> None:
         try:
             made.append(context.run(work))
-        except BaseException as error:  # noqa: BLE001: the caller's to handle
+        except BaseException as error:  # the caller's to handle
             raised.append(error)
 
     limit, size = sys.getrecursionlimit(), threading.stack_size(STACK_BYTES)

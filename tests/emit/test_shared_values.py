@@ -54,7 +54,7 @@ def attention(q: T["M", "K"], k: T["N", "K"], v: T["N", "K"]):
 
 @pk.operator
 def scans(x: T["M", "N"]):
-    return pk.cumsum(chain(x), axis=-1), pk.associative_scan(lambda l, r: chain(pk.maximum(l, r)), x, axis=-1)
+    return pk.cumsum(chain(x), axis=-1), pk.associative_scan(lambda a, b: chain(pk.maximum(a, b)), x, axis=-1)
 
 
 @pk.operator
@@ -91,8 +91,8 @@ def long(x: T["M", "N"]):
 
 
 OPERATORS: list[Callable[..., Any]] = [rows, product, attention, scans, masks, whole, pieces, orders, random, long]
-TARGETS = ("numba:cpu", "cpp:cpu", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942", "hip:gfx1201", "opencl:cpu", "sycl:cpu", "triton:sm_90",
-           "pallas:v5e", "pallas:v6e")  # fmt: skip
+TARGETS = ("numba:cpu", "cpp:cpu", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942", "hip:gfx1201", "opencl:cpu", "sycl:cpu",
+           "triton:sm_90", "pallas:v5e", "pallas:v6e")  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)
