@@ -90,6 +90,15 @@ def test_small_products_take_small_tiles() -> None:
     assert space(product(1, 1, 1, "bf16"))[0].tile("m") == 16
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(98, 512), (392, 256), (128, 480)])
+def test_few_small_blocks_have_four_warps(rows: int, columns: int) -> None:
+    """One warp would wait for all it copies; three quarters of the units are enough for a tile of twice the width."""
+    taps = (axis("kh", "reduced", 3), axis("kw", "reduced", 3))
+    nest = product(rows, columns, columns, "f32")
+    first = space(replace(nest, axes=(*taps, *nest.axes)), "h200")[0]
+    assert (first.tile("m"), first.tile("n"), first.warps) == (16, 32, 4)
+
+
 # ---- few channels by many pixels ------------------------------------------------------------------------------------------
 
 

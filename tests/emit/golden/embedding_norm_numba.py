@@ -22,10 +22,10 @@ def from_bf16(bits):
 
 @njit
 def to_bf16(x):
-    """The bits of x as bf16, rounded to nearest even; every NaN becomes the quiet one."""
+    """The bits of x as bf16, rounded to nearest even; a NaN becomes a quiet one of its sign."""
     bits = np.float32(x).view(np.uint32)
     rounded = np.uint16(np.uint32(bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-    return np.uint16(0x7FC0) if x != x else rounded
+    return np.uint16((bits >> 16) | 0x40) if x != x else rounded
 
 
 @njit
