@@ -14,8 +14,8 @@ SHALLOW = 100
 """Operations that fit into what Python allows by itself (1000 calls)."""
 CALLS = 40
 """Nested calls that an operation takes at most, with what it is rewritten to."""
-STACK_BYTES = 1 << 29
-"""Of address space: what is not used takes no memory."""
+STACK_BYTES, MOST_BYTES = 1 << 16, 1 << 29
+"""Of stack for an operation, and in all: what is not used takes no memory, but counts where that is limited."""
 
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("inside", default=False)
 
@@ -36,7 +36,7 @@ def with_room(operations: int, work: Callable[[], Made]) -> Made:
         except BaseException as error:  # the caller's to handle
             raised.append(error)
 
-    limit, size = sys.getrecursionlimit(), threading.stack_size(STACK_BYTES)
+    limit, size = sys.getrecursionlimit(), threading.stack_size(min(STACK_BYTES * (operations + SHALLOW), MOST_BYTES))
     sys.setrecursionlimit(max(limit, CALLS * operations))
     try:
         thread = threading.Thread(target=run, name="long program", daemon=True)
