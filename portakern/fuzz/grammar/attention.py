@@ -26,7 +26,7 @@ def _qkv(s: FuzzScope, same: bool = False) -> tuple[Var, Var, Var]:
     rows, inner = s.fresh_dim(), s.fresh_dim()
     keys = rows if same or chance(s.draw, 40) else s.fresh_dim()
     values = inner if chance(s.draw, 80) else s.fresh_dim()
-    of_q, of_k, of_v = pick(s.draw, OWN, [*OWN.values()])
+    of_q, of_k, of_v = pick(s.draw, [*OWN], [*OWN.values()])
     q, k = s.input((*lead, rows, inner), of_q, "q"), s.input((*lead, keys, inner), of_k, "k")
     return q, k, s.input((*lead, keys, values), of_v, "v")
 
