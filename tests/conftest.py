@@ -22,6 +22,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
+# Beside other workers, and beside the processes that tests start, a product of two threads waits for the slower one.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 # Kernels in tests have the backends' default schedules, whatever was tuned on this machine or is shipped.
 os.environ["PORTAKERN_TUNED"] = "off"
 

@@ -19,6 +19,7 @@ from typing import Protocol, runtime_checkable
 from portakern.errors import PortakernError, WorkerError
 from portakern.study.row import Row
 from portakern.study.turns import Turn, memory
+from portakern.tools.processors import share
 from portakern.tools.workers import Job, Outcome, WorkerPool
 
 Room = tuple[str, tuple[tuple[str, str], ...]]
@@ -61,7 +62,7 @@ class Slots:
     """``count`` workers at once over all rooms.
 
     Args:
-        count: how many tasks run at the same time.
+        count: how many tasks run at the same time, each with its share of the processors but where it is to be alone.
         memory_bytes: limit on each worker's memory.
     """
 
@@ -135,7 +136,9 @@ class Slots:
     def _perform(self, pools: OrderedDict[Room, WorkerPool], task: SlotTask) -> Outcome:
         pool = pools.pop(task.room, None)
         if pool is None:
-            pool = WorkerPool(1, env=dict(task.room[1]), memory_bytes=task.memory_bytes or self._memory_bytes)
+            alone = task.turn is not None and task.turn.alone
+            environment = {**({} if alone else share(self._count)), **dict(task.room[1])}
+            pool = WorkerPool(1, env=environment, memory_bytes=task.memory_bytes or self._memory_bytes)
         pools[task.room] = pool
         while len(pools) > _OPEN_ROOMS:
             room, old = pools.popitem(last=False)

@@ -10,6 +10,7 @@ from typing import Any
 
 from portakern.suite.adapter import TaskRef, suite
 from portakern.suite.running import IMPORT_S, MEMORY_BYTES
+from portakern.tools.processors import share
 from portakern.tools.workers import Job, WorkerPool
 from portakern.torch_import.trees import leaves, mapped
 
@@ -33,7 +34,7 @@ def audit(name: str, path: Path | None, tasks: Sequence[TaskRef], size: str, *, 
     """One finding list for each task; each is run by PyTorch in a child process."""
     asked = [Job(t.name, "portakern.suite.audit:findings", (name, str(path) if path else None, t, size, seed), {}, limit_s)
              for t in tasks]  # fmt: skip
-    with WorkerPool(jobs, preload=("torch",), memory_bytes=MEMORY_BYTES) as pool:
+    with WorkerPool(jobs, env=share(jobs), preload=("torch",), memory_bytes=MEMORY_BYTES) as pool:
         for outcome in pool.run(asked):
             failed = (f"it does not run: {outcome.error.message.splitlines()[0][:200]}",) if outcome.error is not None else ()
             yield Audited(str(outcome.id), failed or tuple(outcome.value))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from portakern.study.slots import Slots, SlotTask, room
+from portakern.study.turns import Turn
+from portakern.tools.processors import processors
 from portakern.tools.workers import Job, Outcome
 
 
@@ -27,6 +29,22 @@ def test_a_room_is_a_language_with_its_environment():
         found = [(str(o.id)[2], *o.unwrap()) for o in slots.run(tasks, nothing)]
     assert {(language, value) for language, value, _ in found} == {("a", "one"), ("b", "two")}
     assert not {pid for language, _, pid in found if language == "a"} & {pid for language, _, pid in found if language == "b"}
+
+
+def test_tasks_share_the_processors_but_those_that_are_alone(monkeypatch: pytest.MonkeyPatch):
+    """Threads of as many processes as there are processors, each with as many, wait for one another in a loop."""
+    for said in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(said, raising=False)
+
+    def threads(count: int, turn: Turn | None = None) -> str:
+        task = SlotTask(room("a", {}), Job(0, "jobs:room_of", ("OPENBLAS_NUM_THREADS",)), turn=turn)
+        with Slots(count) as slots:
+            return next(o.unwrap()[0] for o in slots.run([task], nothing))
+
+    assert threads(2) == str(max(1, processors() // 2)) and threads(1000) == "1"
+    assert threads(1) == "" == threads(2, Turn("tests", alone=True))
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert threads(2) == ""
 
 
 def test_what_follows_is_done_too():
