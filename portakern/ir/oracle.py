@@ -290,14 +290,26 @@ def _(op: t.AssociativeScan, *xs: np.ndarray) -> Value:
 
 @rule(t.Recur)
 def _(op: t.Recur, *args: np.ndarray) -> Value:
-    carries, lines, captured = _shares(op, args)
-    (length,), shown = static((op.length,)), [np.empty(static(of.shape), working_dtype(of.dtype)) for of in _shown(op)]
+    (found,) = recur(op, [args], lambda runs: [apply_block(op.step, runs[0])])
+    return found
+
+
+Steps = Callable[[Sequence[Sequence[Value]]], Sequence[tuple[Value, ...]]]
+
+
+def recur(op: t.Recur, runs: Sequence[Sequence[Value]], step: Steps) -> list[Value]:
+    """What the loop gives for the operands of each run; ``step`` makes one step of all."""
+    (length,), shares = static((op.length,)), [_shares(op, args) for args in runs]
+    carried = [carries for carries, _, _ in shares]
+    shown = [[np.empty(static(of.shape), working_dtype(of.dtype)) for of in _shown(op)] for _ in runs]
     for i in reversed(range(length)) if op.reverse else range(length):
-        made = apply_block(op.step, (*carries, *(line[i] for line in lines), *captured))
-        carries = made[: len(op.init)]
-        for line, value in zip(shown, made[len(op.init) :], strict=True):
-            line[i] = value
-    return (*carries, *shown)
+        made = step([(*carries, *(line[i] for line in lines), *captured)
+                     for carries, (_, lines, captured) in zip(carried, shares, strict=True)])  # fmt: skip
+        carried = [values[: len(op.init)] for values in made]
+        for places, values in zip(shown, made, strict=True):
+            for place, value in zip(places, values[len(op.init) :], strict=True):
+                place[i] = value
+    return [(*carries, *places) for carries, places in zip(carried, shown, strict=True)]
 
 
 def _shares(op: t.Recur, args: Sequence[Value]) -> tuple[Sequence[Value], ...]:
@@ -367,12 +379,20 @@ def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     batch, n = left.shape[: len(op.lhs_batch)], len(op.lhs_axes)
     free_a, free_b = left.shape[len(batch) : left.ndim - n], right.shape[len(batch) + n :]
     k = math.prod(left.shape[left.ndim - n :])
-    wide = np.int64 if a.dtype.kind in "iu" else a.dtype
+    wide = np.dtype(np.int64) if a.dtype.kind in "iu" else a.dtype
     product = np.matmul(
-        left.astype(wide).reshape(*batch, math.prod(free_a), k),
-        right.astype(wide).reshape(*batch, k, math.prod(free_b)),
+        _matrices(left, (*batch, math.prod(free_a), k), wide),
+        _matrices(right, (*batch, k, math.prod(free_b)), wide),
     )
     return product.reshape((*batch, *free_a, *free_b))
+
+
+def _matrices(x: np.ndarray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """``x`` as matrices, copied only where it has another dtype or lies as no BLAS takes it: with steps between the elements of
+    both rows and columns."""
+    found = x.astype(dtype, copy=False).reshape(shape)
+    packed = any(s == dtype.itemsize for s in found.strides[-2:]) and all(found.strides)
+    return found if packed else np.ascontiguousarray(found)
 
 
 @rule(t.SegmentContract)

@@ -39,7 +39,7 @@ def _contraction(
     r = oracle.apply(op, [a.x, b.x, *others])
     if r.dtype.kind != "f":
         return Val(r, _passed_by_integers(a, b, times) if any_inexact(a, b) else 0.0)
-    size_a, size_b = np.abs(a.x), np.abs(b.x)
+    size_a, size_b = a.sizes(), b.sizes()
     total = times(size_a, size_b)
     unit = accuracy.accumulation_unit(tensor_type(op.operands[0]).dtype, op.dtype, precision)
     terms = _terms(a, b, n, times)
@@ -69,7 +69,7 @@ def _passed_by_integers(a: Val, b: Val, times: Callable[[np.ndarray, np.ndarray]
 
 def _terms(a: Val, b: Val, n: int, times: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Any:
     """How many products are not zero, since adding zero is exact; per element where that helps."""
-    if n < 64 or not any(v.exact and np.count_nonzero(v.x) * 4 <= v.x.size for v in (a, b)):
+    if n < 64 or not any(v.exact and v.nonzeros * 4 <= v.x.size for v in (a, b)):
         return n
     return times(*(((v.x != 0) | (np.asarray(v.e) > 0)).astype(np.float64) for v in (a, b)))
 
@@ -88,9 +88,9 @@ def _undecided(
     def count(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return times(x.astype(np.float64), y.astype(np.float64))
 
-    bad_a, bad_b = ~np.isfinite(a.x), ~np.isfinite(b.x)
-    if not (bad_a.any() or bad_b.any() or a.open().any() or b.open().any()):
+    if a.finite and b.finite and not (a.any_open or b.any_open):
         return total >= top
+    bad_a, bad_b = ~np.isfinite(a.x), ~np.isfinite(b.x)
     sure_a, sure_b = _surely_not_zero(a), _surely_not_zero(b)
     doubtful = count(bad_a, ~sure_b) + count(~sure_a, bad_b) > 0
     doubtful |= count(a.open(), np.ones(b.x.shape)) + count(np.ones(a.x.shape), b.open()) > 0

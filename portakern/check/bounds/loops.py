@@ -23,6 +23,7 @@ from portakern.ir import tensor as t
 from portakern.ir.core import ManyType, Op, yielded
 from portakern.ir.tensor import TensorType, tensor_type
 
+from . import together
 from .blocks import apply_block, values_of
 from .probes import JUMPS, Signs, distance, every_sign, nearer
 from .rules import rule
@@ -46,7 +47,8 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
             probes = [p.around(made[:n]) for p in probes]
         elif not all(v.exact for v in made):
             own = apply_block(op.step, (*(Val(v.x) for v in carries), *rest))
-            away = [p.step(op, [v.x for v in rest], made, own) for p in probes]
+            found = together.apply_block(op.step, [(*p.carries, *(v.x for v in rest)) for p in probes])
+            away = [p.moved_to(values, made, own) for p, values in zip(probes, found, strict=True)]
             farthest = map(np.maximum.reduce, zip(*away, strict=True))
             made = [_nearer(*x) for x in zip(made, own, farthest, roundings, strict=True)]
         carries, shown[i] = tuple(Val(v.x, v.e) for v in made[:n]), made[n:]
@@ -65,10 +67,11 @@ class _Probe:
         self.carries = [self._moved(v.x, v) for v in carries]
         return self
 
-    def step(self, op: t.Recur, rest: Values, exact: Sequence[Val], own: Sequence[Val]) -> list[np.ndarray]:
-        """One step further: how far each result is from the ``exact`` one; ``own`` is what the step may err by itself."""
-        made = [self._moved(x, by) for x, by in zip(oracle.apply_block(op.step, (*self.carries, *rest)), own, strict=True)]
-        self.carries = made[: len(op.init)]
+    def moved_to(self, found: Values, exact: Sequence[Val], own: Sequence[Val]) -> list[np.ndarray]:
+        """One step further, where it ``found`` these: how far each result is from the ``exact`` one; ``own`` is what the step
+        may err by itself."""
+        made = [self._moved(x, by) for x, by in zip(found, own, strict=True)]
+        self.carries = made[: len(self.carries)]
         return [distance(a, b.x) for a, b in zip(made, exact, strict=True)]
 
 

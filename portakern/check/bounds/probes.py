@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from portakern.dtypes import DTYPES
-from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.tensor import tensor_type
 
+from . import together
 from .blocks import bounded, contraction_only
 from .rules import dtype_of
 from .value import Val
@@ -220,7 +220,7 @@ class _Walk:
             own = bounded(op, off, False)
             return own, [tuple(v.x for v in own) if isinstance(own, tuple) else own.x] * len(SIGNS)
         own = bounded(op, [n.alone for n in given], False)
-        return own, [oracle.apply(op, [n.probes[i] for n in given]) for i in range(len(SIGNS))]
+        return own, together.apply(op, [[n.probes[i] for n in given] for i in range(len(SIGNS))])
 
     def _near(self, own: Val, probes: Sequence[np.ndarray]) -> _Near:
         moved = tuple(s.moved(p, own) for s, p in zip(self._signs, probes, strict=True))

@@ -126,7 +126,7 @@ def roundings(dtype: str, n: Any, terms: Any, drifted: Callable[[], Any]) -> Any
 
 def _terms(n: Any, v: Val, add: Callable[[np.ndarray], np.ndarray]) -> Any:
     """How many terms are not zero, since adding zero is exact; per element of the sum where that helps."""
-    if not v.exact or np.max(n, initial=0) < 64 or np.count_nonzero(v.x) * 4 > v.x.size:
+    if not v.exact or np.max(n, initial=0) < 64 or v.nonzeros * 4 > v.x.size:
         return n
     return add((v.x != 0).astype(np.float64))
 

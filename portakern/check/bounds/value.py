@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,9 @@ class Accumulated:
     count: Any = 0
 
 
+KEPT_BYTES = 1 << 24
+
+
 @dataclass(frozen=True)
 class Val:
     """An exact value and how far a correct kernel may be from it.
@@ -69,9 +73,31 @@ class Val:
         """Where anything goes, NaN too."""
         return np.isinf(self.bound())
 
+    # What the steps of a loop ask of the same captured array again and again.
+
+    @cached_property
+    def any_open(self) -> bool:
+        return not self.exact and bool(np.isinf(self.e).any())
+
+    @cached_property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.x).all())
+
+    @cached_property
+    def nonzeros(self) -> int:
+        return int(np.count_nonzero(self.x))
+
+    @cached_property
+    def _kept_sizes(self) -> np.ndarray:
+        return np.abs(self.x)
+
+    def sizes(self) -> np.ndarray:
+        """Magnitudes, kept unless they take much memory."""
+        return self._kept_sizes if self.x.nbytes <= KEPT_BYTES else np.abs(self.x)
+
     def maybe_zero(self, dtype: str) -> np.ndarray:
         """Where a correct kernel may have zero."""
-        return np.abs(self.x) <= self.bound() + (0.0 if self.exact else accuracy.smallest_normal(dtype))
+        return self.sizes() <= self.bound() + (0.0 if self.exact else accuracy.smallest_normal(dtype))
 
 
 def finish(dtype: str, r: np.ndarray, spread: Bound, operands: Sequence[Val], ulps: float = 0.5, floor: Bound = 0.0,
