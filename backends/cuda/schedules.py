@@ -140,12 +140,18 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     rows = parallel[-1] if parallel else None
     whole = power_of_two(reduced.extent) if isinstance(reduced.extent, int) else None
     longest = _longest_row(nest)
-    if whole is not None and whole <= longest:
+    if whole is not None and whole <= (longest if nest.again else min(longest, WALKED)):
         yield from _whole_rows(nest, device, reduced, rows, whole)
     # 32 elements a thread: enough bytes on their way (cross_entropy 4096x32768 on an H200: 130 us, 137 with 16).
     for cols, warps in ((8192, 8), (4096, 4), (4096, 8), (2048, 4), (8192, 16), (1024, 4)):
         if cols <= longest and (whole is None or cols < whole or whole > longest):
             yield schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
+
+
+WALKED = MAX_WARPS * 32 * 32
+"""Longer rows of which nothing is needed twice are walked: threads that hold more than 32 elements of each are few, and one
+block of them is all that an SM has.  The hinge loss of 32768 x 32768 f32 took 2082 us on an H200 by whole rows, at less than
+half of the memory's rate."""
 
 
 def _longest_row(nest: Nest) -> int:
@@ -203,6 +209,10 @@ def _lines(nest: Nest, line: NestAxis) -> Iterator[Schedule]:
 ALONE = (256, 8, 2)
 """Columns, rows and warps of a tile whose threads walk their columns alone: 8 rows of 4 neighbours each."""
 
+JOINED_SELDOM = (128, 128, 8)
+"""Columns, rows and warps of a tile of which a thread holds 64 elements, so that warps join few sums.  Those of 128 x 4096 x
+4095 f32 along their rows took 1958 us on an H200, 2301 in tiles of 64 x 32, 2036 to 2090 where warps had columns alone."""
+
 ENOUGH = 6
 """Such blocks for each unit that fill the device."""
 
@@ -219,7 +229,12 @@ def _column_reductions(nest: Nest, device: Device, reduced: NestAxis, columns: N
     blocks = math.prod(steps(a, across if a is columns else 1) or 0 for a in nest.role("parallel"))
     if nest.live > 2 and blocks >= ENOUGH * device.count("units", 128):
         yield schedule(nest, {columns.name: across, reduced.name: fitted(reduced, down)}, warps)
-    for across, down, warps in ((64, 32, 8), (128, 32, 8), (32, 64, 8), (64, 16, 4), (256, 16, 16)):
+    shapes = [(64, 32, 8), (128, 32, 8), (32, 64, 8), (64, 16, 4), (256, 16, 16)]
+    across, down, warps = JOINED_SELDOM
+    blocks = math.prod(steps(a, across if a is columns else 1) or 0 for a in nest.role("parallel"))
+    if (steps(reduced, down) or 0) > 1 and blocks >= ENOUGH * device.count("units", 128):
+        shapes.insert(0 if nest.live <= 2 and _words(nest.compute_dtype) == 1 else 2, JOINED_SELDOM)
+    for across, down, warps in shapes:
         yield schedule(nest, {columns.name: fitted(columns, across), reduced.name: fitted(reduced, down)}, warps)
 
 

@@ -98,7 +98,8 @@ class Nest:
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
     ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
     ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``bounded``: not
-    all rows see all keys; ``joins`` how many parts of walks along keys the nest joins.
+    all rows see all keys; ``joins`` how many parts of walks along keys the nest joins; ``again``: what is reduced along rows is
+    used along them once more, so that rows that a block holds as a whole are read once.
     """
 
     family: str
@@ -118,6 +119,7 @@ class Nest:
     uneven: bool = False
     bounded: bool = False
     joins: int = 0
+    again: bool = True
 
     def __post_init__(self) -> None:
         """Raises :class:`IRError` where the axes do not have the roles of the family."""

@@ -8,6 +8,7 @@ the sum of exponentials shifted by it are one level (online softmax), and so are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
@@ -15,8 +16,9 @@ from portakern.ir import tile as t
 from portakern.ir.core import Op
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.size import product
+from portakern.lower.classes import Classes
 from portakern.lower.deviations import LONG, Deviations, match_deviations
-from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of
+from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of, windows_of
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Place, Softmax, match_exponential, match_place
 from portakern.lower.simplify import identity
@@ -47,9 +49,9 @@ def rows_nest(request: Request) -> tuple[Domain, Nest]:
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
     domain = _domain(request, folds)
     live = 1 + sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
-    slide = slide_in_rows(request, folds)
-    return domain, request.nest("rows", domain, live, passes=len(levels_of(folds)) + 1,
-                                slides=slide.positions if slide else None)  # fmt: skip
+    slide, levels = slide_in_rows(request, folds), len(levels_of(folds))
+    nest = request.nest("rows", domain, live, passes=levels + 1, slides=slide.positions if slide else None)
+    return domain, replace(nest, again=levels > 1 or _are_stored(program, request.classes, folds))
 
 
 def slide_in_rows(request: Request, folds: Sequence[tt.Fold]) -> Slide | None:
@@ -57,8 +59,14 @@ def slide_in_rows(request: Request, folds: Sequence[tt.Fold]) -> Slide | None:
     program, classes = request.program, request.classes
     over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
     alike = all({classes.of_operand(f, 0)[a] for a in f.axes} == over for f in folds)
-    whole = any(over & set(of_result(program, classes, n)) for n, _ in enumerate(program.results))
-    return slide_of(program, classes) if alike and not whole and len(levels_of(folds)) == 1 else None
+    stored = _are_stored(program, classes, folds)
+    return slide_of(program, classes) if alike and not stored and len(levels_of(folds)) == 1 else None
+
+
+def _are_stored(program: tt.TensorProgram, classes: Classes, folds: Sequence[tt.Fold]) -> bool:
+    """Whether a result runs along what is reduced."""
+    over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
+    return any(over & set(of_result(program, classes, n)) for n, _ in enumerate(program.results))
 
 
 def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
@@ -66,7 +74,10 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     operand = real(c for f in folds for c in classes.of_operand(f, 0))
     over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
     stored = real(c for number in range(len(program.results)) for c in of_result(program, classes, number))
-    parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
+    # Blocks go along the last axis first.  Windows of planes have their channels last, and the results lie as memory has them.
+    of_windows = over and all(windows_of(program, classes).get(c) == "taps" for c in over)
+    order = [*stored, *operand] if of_windows else [*operand, *stored]
+    parallel = [c for c in dict.fromkeys(order) if c not in over]
     reduced = [c for c in operand if c in over]
     seen, apart = request.accesses(), request.unmergeable()
     runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]

@@ -72,6 +72,23 @@ def test_a_row_is_taken_whole_where_it_fits_in_registers() -> None:
     assert space(rows(4, 32768, live=8))[0].tile("n") < 32768
 
 
+def test_a_long_row_of_which_nothing_is_needed_twice_is_walked() -> None:
+    """Half of the threads that an SM may have, with 64 elements each, wait for memory together."""
+    once = replace(rows(1 << 20, 32768, "f32"), again=False)
+    assert space(once)[0].tile("n") == 8192 and space(replace(once, again=True))[0].tile("n") == 32768
+    assert space(replace(rows(1 << 20, 16384, "f32"), again=False))[0].tile("n") == 16384
+
+
+def test_warps_below_each_other_join_seldom_where_blocks_are_many() -> None:
+    def columns(across: int, down: int, live: int = 2, compute: str = "f32") -> Schedule:
+        axes = (axis("b", "parallel", 128), axis("n", "parallel", across, True), axis("m", "reduced", down))
+        return space(Nest("rows", axes, "f32", compute, live, again=False))[0]
+
+    assert (columns(4095, 4096).tile("n"), columns(4095, 4096).tile("m")) == (128, 128)
+    for other in (columns(70, 4096), columns(4095, 100), columns(4095, 4096, live=3), columns(4095, 4096, compute="f64")):
+        assert other.tile("n") * other.tile("m") < 128 * 128
+
+
 def test_few_rows_are_spread_over_the_device() -> None:
     assert space(rows(100_000, 256))[0].tile("m") > 1
     assert space(rows(64, 256))[0].tile("m") == 1

@@ -31,7 +31,7 @@ template <class L, class T, class Other> struct PicksRows<L, Tile<T, Other>> { s
 template <class L, class T> struct PicksRows<L, Tile<T, RowOf<L>>> { static constexpr bool value = true; };
 
 template <class L, class Fact, class T, class... I>
-PK_DEVICE Tile<T, L> gather_in(Window<L> w, const T* origin, T pad, const Along<I>&... picks) {
+PK_DEVICE Tile<T, L> gather_each(Window<L> w, const T* origin, T pad, const Along<I>&... picks) {
     using A = Access<T, L>;
     Tile<T, L> y;
     const int64_t strides = (static_cast<int64_t>(0) | ... | picks.stride) | w.row_stride;
@@ -65,6 +65,12 @@ PK_DEVICE Tile<T, L> gather_in(Window<L> w, const T* origin, T pad, const Along<
             y.at(i, j) = there ? origin[offset] : pad;
         }
     return y;
+}
+
+// Another way for indices of which more is known stands in pk/pixels.cuh.
+template <class L, class Fact, class T, class... I>
+PK_DEVICE Tile<T, L> gather_in(Window<L> w, const T* origin, T pad, const Along<I>&... picks) {
+    return gather_each<L, Fact>(w, origin, pad, picks...);
 }
 
 /// gather<L>(origin, row_stride, col_stride, rows_left, cols_left, pad, along(index, size, stride)...): as load, of elements

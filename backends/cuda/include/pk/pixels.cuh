@@ -48,6 +48,16 @@ template <class L, class P> struct PicksRows<L, Columns<P>> { static constexpr b
 template <class I> constexpr bool picks_rows = true;
 template <class P> constexpr bool picks_rows<Columns<P>> = false;
 
+// Columns as far apart as those of a window along a line: a tile that is inside as a whole, of which the block has to ask once,
+// is read as any other.
+template <class L, class Fact, class T, class Whole, int Scale>
+PK_DEVICE Tile<T, L> gather_in(Window<L> w, const T* origin, T pad, const Along<Columns<Part<Whole, 1, 0, Scale>>>& pick) {
+    const int64_t first = pick.index.part.at(0), last = pick.index.part.at(L::cols - 1);
+    if (Scale < 1 || w.cols_left < L::cols || first < 0 || last >= pick.size) return gather_each<L, Fact>(w, origin, pad, pick);
+    return load_elements<L>(origin + first * pick.stride, w.row_stride, w.col_stride + Scale * pick.stride, w.rows_left,
+                            L::full_cols ? kAll : L::cols, pad);
+}
+
 /// What a row and a column add up to: pixels in columns, and in rows the taps that meet them. `Inside`: all of them are inside.
 template <class P, class Q, bool Inside = false> struct Cross {
     P row;
