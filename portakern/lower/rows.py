@@ -18,7 +18,7 @@ from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.size import product
 from portakern.lower.classes import Classes
 from portakern.lower.deviations import LONG, Deviations, match_deviations
-from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of, windows_of
+from portakern.lower.domain import Domain, Run, Slide, innermost, merge, of_result, real, slide_of
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.online import Place, Softmax, match_exponential, match_place
 from portakern.lower.simplify import identity
@@ -74,10 +74,9 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     operand = real(c for f in folds for c in classes.of_operand(f, 0))
     over = {classes.of_operand(f, 0)[a] for f in folds for a in f.axes}
     stored = real(c for number in range(len(program.results)) for c in of_result(program, classes, number))
-    # Blocks go along the last axis first.  Windows of planes have their channels last, and the results lie as memory has them.
-    of_windows = over and all(windows_of(program, classes).get(c) == "taps" for c in over)
-    order = [*stored, *operand] if of_windows else [*operand, *stored]
-    parallel = [c for c in dict.fromkeys(order) if c not in over]
+    # Blocks go along the last of these axes first, for windows of planes along channels.  Neighbours in memory first took an
+    # H200 5061 us for 4407 in 2D average pooling, 2979 for 2763 in 1D maxima, 1837 for 1873 in 1D means.
+    parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
     reduced = [c for c in operand if c in over]
     seen, apart = request.accesses(), request.unmergeable()
     runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
