@@ -14,7 +14,8 @@ from portakern.ir.core import Op
 
 class Operands:
     """``staged`` holds the loads that only matrix products read, looking through what the copy does anyway; ``lists`` the
-    loads of what copies pick rows by, if they can (``picks``)."""
+    loads of what copies pick rows by.  ``picks``: copies can do that, and take the coordinate of a row apart or leave out what
+    lies outside of its array."""
 
     def __init__(self, kernel: t.Kernel, picks: bool) -> None:
         self.kernel = kernel
@@ -26,8 +27,8 @@ class Operands:
         for op in tiles_of(kernel.body):
             if isinstance(op, t.Load) and len(dims_of(op)) == 2 and op.pad in (None, 0.0):
                 users = self.readers(op)
-                listed = not op.gathers or (picks and all(self._lists(g, op) for g in op.gathers))
-                if listed and users and all(isinstance(u, t.Dot) and u.acc is not op for u in users):
+                taken = all(self._lists(g, op) for g in op.gathers) if picks else not (op.gathers or pixels(kernel, op))
+                if taken and users and all(isinstance(u, t.Dot) and u.acc is not op for u in users):
                     self.staged[op] = None
         picked = {g for op in tiles_of(kernel.body) if isinstance(op, t.Load) and op not in self.staged for g in op.gathers}
         self.lists = {g for op in self.staged for g in op.gathers} - picked
