@@ -152,15 +152,15 @@ def obstacle_to_map(op: t.Load | t.Store, dims: list[str], kernel: t.Kernel) -> 
     granule = 16 // DTYPES[have.dtype].bytes
     if have.align % 16:
         return f"{name} is not aligned to 16 bytes"
-    if len(have.shape) > MOST_DIMS:
+    read = t.joined_dims(op)
+    if len(read) > MOST_DIMS:
         return f"{name} has more than {MOST_DIMS} dims"
-    if any(index.plain is None and not _of_block(index, kernel) for index in op.indices) or set(dims) - {
-        i.plain for i in op.indices
-    }:
+    plain = {dim.index.plain for dim in read}
+    if any(dim.index.plain is None and not _of_block(dim.index, kernel) for dim in read) or set(dims) - plain:
         return f"{name} is not read by plain coordinates"
-    if any(n == 0 or (isinstance(n, int) and n >= 2**31) for n in have.shape):
+    if any(dim.size == 0 or (isinstance(dim.size, int) and dim.size >= 2**31) for dim in read):
         return f"{name} is empty or longer than coordinates reach"
-    for index, stride in zip(op.indices, have.element_strides, strict=True):
+    for index, stride in ((dim.index, dim.stride) for dim in read):
         if index.plain == dims[1] and stride != 1:
             return f"{name} is not contiguous along {dims[1]}"
         if index.plain != dims[1] and not divides(granule, stride):
@@ -203,8 +203,7 @@ def described(op: t.Load | t.Store, dims: Sequence[str], name: str, box: tuple[i
               swizzle: int = 128) -> tuple[TensorMap, list[t.Index]]:  # fmt: skip
     """The array of ``op`` with its batches first, in boxes over ``dims``; and the coordinates of the batches.  Dims of which
     only the first coordinate is read are left out."""
-    have = t.buffer_type(op.buffer)
-    known = [*zip(op.indices, have.shape, have.element_strides, strict=True)]
+    known = [(dim.index, dim.size, dim.stride) for dim in t.joined_dims(op)]
     batch = [x for x in known if x[0].plain not in dims and x[0] != FIRST]
     order = [*batch, *(next(x for x in known if x[0].plain == axis) for axis in dims)]
     sizes, strides = tuple(n for _, n, _ in order), tuple(s for _, _, s in order)
@@ -307,7 +306,7 @@ class PipelinePlanner:
         with bf16, 4000 x 4104 x 4072 took 224 us in pairs, 283 us alone; 8192 x 304 x 4096 40.8 and 48.6; 4096^3 177.5 and
         177.1)."""
         dims, have = [axis for axis, _ in dims_of(load)], t.buffer_type(load.buffer)
-        strides = [s for i, s in zip(load.indices, have.element_strides, strict=True) if i.plain != dims[1]]
+        strides = [dim.stride for dim in t.joined_dims(load) if dim.index.plain != dims[1]]
         return all(divides(_LINE // DTYPES[have.dtype].bytes, s) for s in strides)
 
     def _shareable(self, axis: str, n: int, least: int = _FEW) -> bool:
