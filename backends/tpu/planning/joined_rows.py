@@ -126,7 +126,7 @@ def _joined(kernel: Kernel) -> _Joined | None:
     few = min(outer.tile // count // unit * unit, outer.extent)
     if not few and outer.extent * count * dims[1][1] <= _SMALL:
         few = outer.extent
-    if not few or any(count % _native(op) for op in narrow):
+    if not few or any(count % _native(op) for op in narrow) or (outer.kind == "whole" and few < outer.extent):
         return None
     name = f"{outer.name}{inner.name}"
     while name in kernel.axis:

@@ -214,3 +214,15 @@ def test_copied_parts_are_right(op: Any, more: dict[str, int]) -> None:
     (asked,) = works(Problem(op, {"B": 2, "H": 8, "W": 6, "C": 40, **more}, {}), [target("v6e")], ["bf16"])
     row = steps.check(asked, steps.build(asked), full=False)
     assert row.error is None and row.correct
+
+
+@pk.operator
+def held_whole(x: pk.Tensor["M", 8, "B"], y: pk.Tensor["M", "B"]):
+    """Elementwise, and reduced along the positions, which a block has as a whole."""
+    return pk.exp(x + y[:, None]) / pk.sum(pk.exp(x), axis=0, keepdims=True)
+
+
+@pytest.mark.parametrize("shape", [{"M": 96}, {"M": 300, "B": 130}], ids=str)
+def test_positions_that_a_block_holds_whole_stay_apart(shape: dict[str, int]) -> None:
+    (row,) = pk.compare(held_whole, targets=["pallas:v5e"], dtype="f32", **shape).rows
+    assert row.correct, row.error
