@@ -24,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_jobs(parser)
     parser.add_argument("--judge", action="store_true",
                         help="every program under a random legal schedule and no other variation: is the check right?")
+    parser.add_argument("--emit", action="store_true",
+                        help="lower and emit only: many programs on many targets in little time, whose values nobody checks")
     parser.add_argument("--coverage", action="store_true", help="also the features of programs and the functions never reached")
     parser.add_argument("--known", action="append", default=[], metavar="DIR",
                         help="findings of another run, which are counted and not reported")
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.again:
-        return _again(args.targets, args.jobs, [Path(f) for f in args.again])
+        return _again(args.targets, args.jobs, [Path(f) for f in args.again], args.emit)
     require_hypothesis()
     if args.resume and args.out:
         raise UsageError("--resume and --out both name the directory of the run", hint="leave --out away")
@@ -62,7 +64,7 @@ def _fuzz(args: argparse.Namespace) -> int:
     folder = Path(args.resume or args.out or f"fuzz-{args.seed}")
     registry().match(args.targets)  # a target that is misspelt leaves no directory behind
     state = RunFolder(folder, resume=args.resume is not None)
-    with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve()) as workshop:
+    with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve(), emits=args.emit) as workshop:
         engine = Engine(workshop, state, settings, progress)
         for known in args.known:
             engine.know(Path(known))
@@ -79,14 +81,14 @@ def _fuzz(args: argparse.Namespace) -> int:
     return 1 if engine.findings.mine else 0
 
 
-def _again(targets: str, jobs: int, files: list[Path]) -> int:
+def _again(targets: str, jobs: int, files: list[Path], emits: bool) -> int:
     from portakern.fuzz.engine import again
     from portakern.fuzz.outcome import FOUND
     from portakern.fuzz.report import tried
     from portakern.fuzz.workshop import Workshop
 
-    with Workshop(targets, jobs) as workshop:
+    with Workshop(targets, jobs, emits=emits) as workshop:
         found = again(workshop, files)
     for file, results in found.items():
-        options.show(tried(file, results))
+        options.show(tried(file, results, emits))
     return 1 if any(o.status == FOUND for results in found.values() for _, each in results for o in each) else 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from portakern.errors import UsageError
 from portakern.fuzz.batch import SHRINK_S, Batch
 from portakern.fuzz.coverage import Coverage
 from portakern.fuzz.files import programs_of, read
@@ -150,7 +151,8 @@ class Engine:
     def _announce(self, number: int, batch: Batch) -> None:
         self.batches[number] = batch
         self.state.append("batches", {"batch": number, "seed": batch.seed, "count": batch.count,
-                                      "weights": dict(batch.weights), "schedules": batch.schedules})  # fmt: skip
+                                      "weights": dict(batch.weights), "schedules": batch.schedules,
+                                      "emits": self.workshop.emits})  # fmt: skip
 
     def _try(self, number: int, programs: list[FuzzProgram], began: float) -> None:
         started, told = time.monotonic(), [0]
@@ -254,6 +256,9 @@ class Engine:
 
     def _restore(self) -> None:
         for line in self.state.lines("batches"):
+            if line.get("emits", False) != self.workshop.emits:
+                what, how = ("checks what it emits", "without") if self.workshop.emits else ("emits only", "with")
+                raise UsageError(f"{self.state.folder} holds a run that {what}", hint=f"resume it {how} --emit")
             self.batches[line["batch"]] = Batch(line["seed"], line["count"], line["weights"], line["schedules"])
         for line in self.state.lines("programs"):
             program = read(line["text"], line["header"], line["features"])

@@ -35,15 +35,15 @@ class Making:
     reached: frozenset[str] = frozenset()
 
 
-def make(work: Work, variation: Variation) -> Making:
-    """Lowers, emits and compiles.  What goes wrong is the row's error."""
+def make(work: Work, variation: Variation, compiles: bool = True) -> Making:
+    """Lowers, emits and, if it ``compiles``, compiles.  What goes wrong is the row's error."""
     reached: set[str] = set()
     platform = type(registry().language(work.target.partition(":")[0]).emitter).__module__.split(".")[:3]
     with reaching(reached, (LOWERING, EMITTING, ".".join(platform) + ".")):
         work, made = scheduled(work, variation)
     if made.source is not None and variation.forms:
         made = steps.guarded(made.row, lambda: _forms(work, made))
-    if made.source is not None and made.row.error is None:
+    if compiles and made.source is not None and made.row.error is None:
         made = steps.compiled(made, work)
     return Making(made, work, frozenset(reached))
 

@@ -15,17 +15,18 @@ REASONS = 12
 
 def report(engine: Engine, detailed: bool = False) -> str:
     """Outcomes by target, refusals by reason, coverage and findings; ``detailed`` with features and what was never reached."""
-    parts = [outcomes(engine.tally), refusals(engine.tally), engine.coverage.table()]
+    parts = [outcomes(engine.tally, engine.workshop.emits), refusals(engine.tally), engine.coverage.table()]
     if detailed:
         parts += [engine.coverage.by_feature(engine.steering.features), _unreached(engine)]
     return "\n\n".join([*filter(None, parts), findings(engine)])
 
 
-def outcomes(tally: Tally) -> str:
-    """A line per target: how many programs were right, refused, not tried, or found something."""
+def outcomes(tally: Tally, emits: bool = False) -> str:
+    """A line per target: how many programs were right, or just emitted, refused, not tried, or found something."""
     rate = f", {60 * tally.programs / tally.seconds:.0f} a minute" if tally.seconds else ""
+    well = "emitted" if emits else "right"
     lines = [f"{tally.programs} programs{rate}", "",
-             f"{'target':<16}{'right':>8}{'refused':>9}{'share':>8}{'not tried':>11}{'faults':>8}{'s each':>8}"]  # fmt: skip
+             f"{'target':<16}{well:>8}{'refused':>9}{'share':>8}{'not tried':>11}{'faults':>8}{'s each':>8}"]  # fmt: skip
     for target, counts in sorted(tally.statuses.items()):
         total = sum(counts.values())
         lines.append(f"{target:<16}{counts[OK]:>8}{counts[REFUSED]:>9}{counts[REFUSED] / total:>8.1%}{counts[UNUSED]:>11}"
@@ -73,11 +74,11 @@ def _unreached(engine: Engine) -> str:
     return "\n".join(lines)
 
 
-def tried(file: Path, results: Iterable[tuple[FuzzProgram, list[TargetOutcome]]]) -> str:
+def tried(file: Path, results: Iterable[tuple[FuzzProgram, list[TargetOutcome]]], emits: bool = False) -> str:
     """What became of the cases of a file that was tried again."""
-    lines = [str(file)]
+    lines, well = [str(file)], "emitted" if emits else "right"
     for program, found in results:
         lines.append(f"  {program.header()}")
-        lines += [f"    {o.target:<14} {'right' if o.status == OK else o.status}{f': {o.kind}: {o.message}' if o.kind else ''}"
+        lines += [f"    {o.target:<14} {well if o.status == OK else o.status}{f': {o.kind}: {o.message}' if o.kind else ''}"
                   for o in found]  # fmt: skip
     return "\n".join(lines)

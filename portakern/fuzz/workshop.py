@@ -72,11 +72,13 @@ class Workshop:
         jobs: workers at once.
         limit_s: wall time of making a program, and of running it, on one target.
         folder: where operators and binaries lie meanwhile, emptied before and after; a temporary one where not given.
+        emits: programs are lowered and emitted, and neither compiled nor run.
     """
 
-    def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S, folder: Path | None = None) -> None:
+    def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S, folder: Path | None = None,
+                 emits: bool = False) -> None:  # fmt: skip
         self.targets = registry().match(targets)
-        self.limit_s = limit_s
+        self.limit_s, self.emits = limit_s, emits
         self.folder = folder or Path(tempfile.mkdtemp(prefix="portakern-fuzz-"))
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -129,8 +131,8 @@ class Workshop:
         row = self._rows[index]
         language = registry().language(row.work.target.partition(":")[0])
         env = {**steps.build_environment(language), **registry().environment_for(language.name)}
-        return self._task(index, "make", "portakern.fuzz.making:make", env,
-                          row.work, row.program.variation)  # fmt: skip
+        return self._task(index, "make", "portakern.fuzz.making:make", {} if self.emits else env,
+                          row.work, row.program.variation, not self.emits, alone=self.emits)  # fmt: skip
 
     def _hold(self, index: int) -> SlotTask:
         row = self._rows[index]
@@ -183,6 +185,8 @@ class Workshop:
         row = self._rows[index]
         assert row.making is not None
         error = row.making.made.row.error
+        if self.emits:
+            return self._finish(row, _made(row))
         runs = bool(row.making.made.runner) and (row.native or not row.strided)
         return [self._hold(index)] if error is None and runs else self._finish(row, _made(row))
 

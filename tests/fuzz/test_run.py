@@ -31,6 +31,19 @@ def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "4 programs" in printed and "no finding" in printed and len(lines(out, "programs")) == 4
 
 
+def test_many_programs_are_emitted_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """And neither compiled nor run: no toolchain is asked for.  A run goes on as it began."""
+    out, targets = tmp_path / "run", "triton:gfx950,pallas:v6e,hip:gfx90a"
+    asked = ["fuzz", "--emit", "--targets", targets, "--programs", "12", "--batch", "12", "--seed", "3", "--shrink", "0"]
+    assert main([*asked, "-o", str(out)]) == 0, capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "emitted" in printed and "right" not in printed and "no finding" in printed
+    assert {x["status"] for x in lines(out, "outcomes")} <= {"ok", "refused", "unused"}
+    assert not list(out.rglob("*.hsaco")) and not (out / "work").exists()
+    assert main(["fuzz", "--targets", targets, "--programs", "20", "--resume", str(out)]) == 2
+    assert "emits only" in capsys.readouterr().err
+
+
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
     asked = ["--targets", "cpp:cpu", "--programs", "4", "--batch", "10", "--seed", "4", "--shrink", "0"]
