@@ -27,7 +27,7 @@ def test_environments_are_joined_where_languages_say_that_they_may_live_together
 @pytest.mark.quick
 def test_one_that_wants_another_value_stays_alone(monkeypatch: pytest.MonkeyPatch):
     wants = {"cpp": {"PK_X": "1"}, "numba": {"PK_X": "2"}, "cuda": {"PK_X": "1", "PK_Y": "3"}}
-    monkeypatch.setattr(steps, "build_environment", lambda language: wants[language.name])
+    monkeypatch.setattr("portakern.study.steps.environments.build_environment", lambda language: wants[language.name])
     assert steps.shared_environment(languages("cpp", "numba", "cuda")) == {"PK_X": "1", "PK_Y": "3"}
     assert steps.shared_environment(languages("cpp", "numba")) is None
 
