@@ -51,7 +51,7 @@ def program_of(case: FuzzCase, folder: Path) -> TensorProgram:
 
 
 def test_every_program_traces(many: list[FuzzCase], tmp_path: Path) -> None:
-    for number, case in enumerate(many[:200]):
+    for number, case in enumerate(many[100:200]):  # the first 100 are traced below
         folder = tmp_path / str(number)
         folder.mkdir()
         assert set(program_of(case, folder).dims) <= case.open_dims
