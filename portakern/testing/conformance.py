@@ -15,9 +15,10 @@ on the machine is skipped by name; nothing else is.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 
 from portakern.backend import Backend, CompiledBinary, Language, Machine, Source, Target, Toolchain
 from portakern.device import Device, load_devices
@@ -127,28 +128,41 @@ def first_target(language: Language) -> Target:
     return registry().target(f"{language.name}:{language.targets[0]}")
 
 
+Sample = tuple[Problem, str, Mapping[str, int]]
+"""What is made a work of where it is wanted: the problem, the dtype and the sizes of its open dims."""
+
+
 @cache
-def sample_works(target: str) -> tuple[Work, ...]:
+def samples(target: str) -> tuple[Sample, ...]:
     """Each operator of the library small, and empty or of size one, by turns over operators and targets; some with ragged
     tiles, narrow dtypes and open dims."""
-    aim = [registry().target(target)]
-    found: list[Work] = []
+    found: list[Sample] = []
     for turn, op in enumerate(library(), sum(map(ord, target))):
-        for name in (TINY, EMPTY_OR_ONE[turn % 2]):
-            found += works(of_case(op, op.case(name)), aim, ["f32"])
-    narrow = "bf16" if "bf16" in aim[0].device.dtypes else "f32"
+        found += [(of_case(op, op.case(name)), "f32", {}) for name in (TINY, EMPTY_OR_ONE[turn % 2])]
+    narrow = "bf16" if "bf16" in registry().target(target).device.dtypes else "f32"
     for name in ("softmax", "matmul", "add_relu", "attention"):
         op = load_operator(name)
-        found += works(of_case(op, op.case("ragged")), aim, [narrow])
+        found.append((of_case(op, op.case("ragged")), narrow, {}))
     softmax, matmul = load_operator("softmax"), load_operator("matmul")
-    found += works(Problem(softmax, {"M": dynamic, "N": 300}, {}), aim, ["f32"], open_sizes={"M": 7})
-    found += works(Problem(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), aim, ["f32"], open_sizes={"M": 33})
+    found.append((Problem(softmax, {"M": dynamic, "N": 300}, {}), "f32", {"M": 7}))
+    found.append((Problem(matmul, {"M": dynamic, "N": 40, "K": 24}, {}), "f32", {"M": 33}))
     return tuple(found)
 
 
-def share_of(target: str, share: int) -> Sequence[Work]:
-    """One of ``share`` samples, on every target others; 3 has operators small and empty by turns."""
-    return sample_works(target)[sum(map(ord, target)) % share :: share]
+@cache
+def sample_work(target: str, place: int) -> Work:
+    problem, dtype, open_sizes = samples(target)[place]
+    (work,) = works(problem, [registry().target(target)], [dtype], open_sizes=open_sizes)
+    return work
+
+
+def share_of(target: str, share: int = 1) -> Iterator[Work]:
+    """One of ``share`` samples, on every target others; an odd share has operators small and empty by turns."""
+    return (sample_work(target, n) for n in range(sum(map(ord, target)) % share, len(samples(target)), share))
+
+
+def a_few(target: str, count: int = 12) -> Iterator[Work]:
+    return islice(share_of(target), count)
 
 
 def emitted(work: Work, language: Language, target: Target) -> tuple[Source, Program] | None:
@@ -196,9 +210,9 @@ def emits_without_tools(backend: Backend, language: Language) -> None:
 def modules_after_emitting(language_name: str) -> list[str]:
     """Runs in a worker: what of :data:`DENIED` was imported by emitting samples for every target of a language."""
     language = registry().language(language_name)
-    for name in language.targets:
+    for n, name in enumerate(language.targets):
         target = registry().target(f"{language_name}:{name}")
-        for work in sample_works(str(target))[:12]:
+        for work in a_few(str(target), 4 if n else 12):
             made = emitted(work, language, target)
             if made is not None:
                 language.emitter.standalone(made[0])
@@ -206,28 +220,28 @@ def modules_after_emitting(language_name: str) -> list[str]:
     return sorted({m.partition(".")[0] for m in sys.modules} & set(DENIED))
 
 
-def emits_the_same_again(backend: Backend, language: Language) -> None:
+def emits_the_same_again(backend: Backend, language: Language, share: int = 1) -> None:
     """The text does not depend on the process, the order of sets or what was emitted before."""
     digests = []
     for seed in ("1", "2"):
         with WorkerPool(1, env={"PYTHONHASHSEED": seed}) as pool:
-            digests.append(pool.call(f"{__name__}:digests_of", language.name, timeout_s=TOOL_LIMIT_S))
+            digests.append(pool.call(f"{__name__}:digests_of", language.name, share, timeout_s=TOOL_LIMIT_S))
     assert digests[0] == digests[1], "the same program was emitted as different texts by two processes"
 
 
-def digests_of(language_name: str) -> list[str]:
+def digests_of(language_name: str, share: int) -> list[str]:
     """Runs in a worker: hashes of the sources of some samples."""
     language = registry().language(language_name)
     target = first_target(language)
-    made = (emitted(w, language, target) for w in sample_works(str(target)))
+    made = (emitted(w, language, target) for w in share_of(str(target), share))
     return [m[0].digest for m in made if m is not None]
 
 
-def lists_what_is_missing(backend: Backend, language: Language) -> None:
+def lists_what_is_missing(backend: Backend, language: Language, share: int = 1) -> None:
     """:meth:`missing` names every gap at once, and ``emit`` refuses exactly what has gaps."""
     target = first_target(language)
     odd = [d for d in ("f8e5m2", "f8e4m3", "f16", "f64") if d not in target.device.dtypes]
-    for work in sample_works(str(target)):
+    for work in share_of(str(target), share):
         try:
             program = steps.lowered(work, target)
         except UnsupportedDtype:
@@ -253,7 +267,7 @@ def lists_what_is_missing(backend: Backend, language: Language) -> None:
 def stands_alone(backend: Backend, language: Language) -> None:
     """The standalone text is whole: it includes nothing that comes with the source."""
     target = first_target(language)
-    for work in sample_works(str(target))[:12]:
+    for work in a_few(str(target)):
         made = emitted(work, language, target)
         if made is None:
             continue
@@ -262,12 +276,12 @@ def stands_alone(backend: Backend, language: Language) -> None:
         assert text.strip() and not left, f"the standalone text still includes {left}"
 
 
-def describes_itself(backend: Backend, language: Language) -> None:
+def describes_itself(backend: Backend, language: Language, share: int = 1) -> None:
     """An emitted text can be handed back as a foreign kernel."""
     if language.adopt is None:
         raise NotHere(f"{language.name} takes no foreign kernels")
     target = first_target(language)
-    for work in sample_works(str(target)):
+    for work in share_of(str(target), share):
         made = emitted(work, language, target)
         if made is None or not made[1].kernels or made[1].by_role("temporary"):
             continue
@@ -284,7 +298,7 @@ def describes_itself(backend: Backend, language: Language) -> None:
 
 
 def program_of_first(language: Language, target: Target) -> Program:
-    return next(m[1] for w in sample_works(str(target)) if (m := emitted(w, language, target)) is not None)
+    return next(m[1] for w in share_of(str(target)) if (m := emitted(w, language, target)) is not None)
 
 
 def schedules_are_legal(backend: Backend, language: Language, share: int = 1) -> None:
@@ -401,7 +415,7 @@ def in_worker(language: Language, function: str, work: Work) -> object:
 def runs_correctly(backend: Backend, language: Language, share: int = 1) -> None:
     """Samples against the oracle: guard bands, inputs unchanged, empty arrays, arrays of one element, open dims."""
     target = runnable(language)
-    rows = Runner("checked", 2).run(share_of(str(target), share)).rows
+    rows = Runner("checked", 2).run(list(share_of(str(target), share))).rows
     wrong = [describe(r) for r in rows if r.correct is not True and not r.refused and kind(r) != "missing-rule"]
     assert not wrong, "\n".join([f"{len(wrong)} of {len(rows)} samples are not correct on {target}:", *wrong])
     assert any(r.correct for r in rows)
@@ -513,7 +527,7 @@ def machine_runs(backend: Backend, machine: Machine, share: int = 1) -> None:
     target, why = _served_here(machine, served)
     if target is None:
         raise NotHere(f"the machine for {machine.format} serves nothing that is compiled here: {why}")
-    asked = share_of(str(target), share)
+    asked = list(share_of(str(target), share))
     rows = Runner("compared", 2).run(asked).rows
     if machine.simulator is not None and machine.simulator.available(target):
         wrong = [describe(r) for r in rows if r.error is None and r.evidence not in ("simulated", "executed", "timed")]
@@ -551,5 +565,6 @@ LANGUAGE_CHECKS: dict[str, Callable[..., None]] = {
     "prepares what it calls": prepares_what_it_calls,
 }
 
-BY_SHARES = frozenset({"emits the library", "schedules are legal", "runs correctly"})
-"""Those of :data:`LANGUAGE_CHECKS` that go through all samples, on all targets or running each."""
+BY_SHARES = frozenset({"emits the library", "emits the same again", "lists what is missing", "describes itself",
+                       "schedules are legal", "runs correctly"})  # fmt: skip
+"""Those of :data:`LANGUAGE_CHECKS` that go through all samples."""
