@@ -48,20 +48,26 @@ def by_task(some: Iterable[Attack]) -> Iterator[list[Attack]]:
     return (list(g) for _, g in itertools.groupby(sorted(some, key=task), task))
 
 
-MANY = ("cpp:cpu", "numba:cpu")
-"""Languages of so many attacks that the default run takes every second one."""
+EVERY = {"cpp:cpu": 4, "numba:cpu": 6}
+"""Languages of many attacks: the default run takes one in so many of them, and the first of each kind."""
 
 
-def has_its_turn(attack: Attack) -> bool:
-    return attack.target not in MANY or crc32(attack.name.encode()) % 2 == 0
+def quickly(target: str) -> list[Attack]:
+    """Those of :data:`ATTACKS` that are of other tasks are judged by fresh processes in the quick tests (test_attacks.py)."""
+    found = [a for a in ATTACKS if a.target == target and dict(a.dims) == SMALL]
+    return found + [a for a in (*HOSTILE, *UNUSUAL, *AFRESH)
+                    if a.target == target and not a.slow and target not in INTERPRETED]  # fmt: skip
+
+
+def in_turns(target: str) -> set[str]:
+    found = quickly(target)
+    first = {(a.kind, a.correct): a.name for a in reversed(found)}
+    return {*first.values(), *(a.name for a in found if crc32(a.name.encode()) % EVERY.get(target, 1) == 0)}
 
 
 def attacks(target: str, slow: bool) -> Iterator[list[Attack]]:
-    """Those of :data:`ATTACKS` that are of other tasks are judged by fresh processes in the quick tests (test_attacks.py)."""
-    found = [a for a in ATTACKS if a.target == target and slow == (dict(a.dims) != SMALL or not has_its_turn(a))]
-    found += [a for a in (*HOSTILE, *UNUSUAL, *AFRESH) if a.target == target
-              and slow == (a.slow or target in INTERPRETED or not has_its_turn(a))]  # fmt: skip
-    return by_task(found)
+    turn, every = in_turns(target), (*ATTACKS, *HOSTILE, *UNUSUAL, *AFRESH)
+    return by_task(a for a in every if a.target == target and (a.name in turn) != slow)
 
 
 def unexpected(attack: Attack, row: Row) -> bool:
@@ -154,6 +160,15 @@ def all_of(target: str, slow: bool, judges: Judges, folder: Path) -> None:
         held_off(group, judges, folder)
     bad, legal = ([h for h in hosts if h.slow == slow] for hosts in HOSTS.get(target, ((), ())))
     seen_through(target, bad, legal, judges)
+
+
+@pytest.mark.quick
+def test_every_attack_has_a_turn_and_every_kind_a_quick_one() -> None:
+    for target in TARGETS:
+        quick, slow = ([a for group in attacks(target, slow) for a in group] for slow in (False, True))
+        every = [id(a) for a in (*ATTACKS, *HOSTILE, *UNUSUAL, *AFRESH) if a.target == target]
+        assert sorted(map(id, (*quick, *slow))) == sorted(every)
+        assert {(a.kind, a.correct) for a in quick} == {(a.kind, a.correct) for a in quickly(target)}
 
 
 @pytest.mark.usefixtures("whole_jail")
