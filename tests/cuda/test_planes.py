@@ -48,7 +48,7 @@ def in_phases(x: T["N", "C", "H", "W"], w: T["C", "O", 3, 3]):
 
 
 CASES = [
-    (padded, {"N": 2, "C": 3, "H": 9, "W": 11, "O": 40}, UNIT),
+    (padded, {"N": 1, "C": 3, "H": 9, "W": 11, "O": 40}, UNIT),
     (uneven, {"N": 2, "C": 5, "H": 13, "W": 12, "O": 24}, THREADS),
     (solid, {"N": 1, "C": 3, "D": 5, "H": 6, "W": 7, "O": 16}, ONE_BY_ONE),
 ]

@@ -135,11 +135,11 @@ def test_layers_are_right(name: str, keep_open: bool) -> None:
 
 @pytest.mark.parametrize("name", ["residual", "normed", "newton_schulz", "transformer"])
 def test_work_grows_with_the_layers(name: str) -> None:
-    """Twice the layers are twice the operations, and dozens are lowered in seconds."""
+    """Twice the layers are twice the operations, and many are lowered in seconds."""
     start = time.process_time()
-    few, many = (sum(1 for k in lowered(layers(n)[name]).kernels for _ in k.body.walk()) for n in (12, 24))
+    few, many = (sum(1 for k in lowered(layers(n)[name]).kernels for _ in k.body.walk()) for n in (8, 16))
     assert many < 2.2 * few
-    assert time.process_time() - start < 15
+    assert time.process_time() - start < 10
 
 
 def test_rows_and_columns_in_turn_stay_linear() -> None:

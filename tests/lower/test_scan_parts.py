@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import portakern as pk
 from portakern.errors import ScheduleError
 from portakern.registry import registry
+
+
+def slow(n: int) -> Any:
+    return pytest.param(n, marks=pytest.mark.slow)
 
 
 @pk.operator(dtypes=("f32", "bf16", "i32"), cases={"typical": {"M": 3, "N": 2000}})
@@ -32,7 +38,8 @@ def test_two_scans_in_parts(target: str, m: int, n: int) -> None:
         assert row.evidence == ("simulated" if target.startswith("hip") else "executed"), row.error
 
 
-@pytest.mark.parametrize(("n", "parts", "filled"), [(600, 4, "3"), (1152, 4, "3"), (1024, 4, "4")])
+@pytest.mark.parametrize(("n", "parts", "filled"), [
+    (600, 4, "3"), pytest.param(1152, 4, "3", marks=pytest.mark.slow), (1024, 4, "4")])
 def test_parts_without_a_tile_are_no_steps_of_a_tpus_grid(n: int, parts: int, filled: str) -> None:
     """A grid step stores its block in any case: that of a part without tiles would be one that another part has stored."""
     schedule = {"n": 128, "split_k": parts}
@@ -42,7 +49,7 @@ def test_parts_without_a_tile_are_no_steps_of_a_tpus_grid(n: int, parts: int, fi
     assert f"grid=({filled}, {-(-n // 128)})," in text[text.index("cumsum_step_kernel,") :]
 
 
-@pytest.mark.parametrize("n", [0, 1, 200, 600, 1024])
+@pytest.mark.parametrize("n", [0, slow(1), 200, slow(600), 1024])
 def test_parts_of_an_open_line_on_a_tpu(n: int) -> None:
     built = pk.build("cumsum", "pallas:v5e", "f32", schedule={"n": 128, "split_k": 4}, M=3)
     language, x = registry().language("pallas"), np.random.default_rng(0).standard_normal((3, n)).astype(np.float32)

@@ -185,7 +185,7 @@ def test_windows_with_nothing_in_reach_are_none() -> None:
 
 TARGETS = {"f32": "numba:cpu", "bf16": "cpp:cpu,hip:gfx942", "f16": "opencl:cpu"}
 INTERPRETED = "triton:sm_90,cuda:sm_90a,pallas:v6e,sycl:cpu"
-FEW = ("strided_bias_relu", "transposed", "places_of_largest")
+FEW = ("strided_bias_relu", "places_of_largest")
 
 
 def wrong_rows(targets: str, dtype: str, names: Container[str]) -> list[str]:

@@ -102,7 +102,7 @@ def test_a_target_without_a_model_says_so():
     assert not found and "gfx1030" in found.detail
 
 
-@pytest.mark.parametrize("target", ["hip:gfx1100", "hip:gfx1201"])
+@pytest.mark.parametrize("target", [pytest.param("hip:gfx1100", marks=pytest.mark.slow), "hip:gfx1201"])
 def test_rdna_ranks_tiles_by_its_matrix_instructions(target: str):
     """At 4096 small tiles are slower than 128 x 128, which rocBLAS takes (tinygrad, issue 5569)."""
     sizes = {"M": 4096, "N": 4096, "K": 4096}
@@ -113,7 +113,7 @@ def test_rdna_ranks_tiles_by_its_matrix_instructions(target: str):
     assert loop["matrix_share"] > 0.6 and loop["instructions"]["matrix cores"] > 0
 
 
-@pytest.mark.parametrize("target", ["hip:gfx1100", "hip:gfx1201"])
+@pytest.mark.parametrize("target", ["hip:gfx1100", pytest.param("hip:gfx1201", marks=pytest.mark.slow)])
 def test_rows_of_rdna_have_an_estimate(target: str):
     row = Runner("compared", 1).run([work_of("softmax", target, M=512, N=4096)]).rows[0]
     assert row.estimate is not None and row.estimate["model"] == "amd", row.method

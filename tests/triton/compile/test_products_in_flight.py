@@ -85,8 +85,12 @@ def _overwritten(body: list[str]) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("features", [64, 128, 256])
+HEADS = ((64, True), (128, False), (256, True))
+"""Numbers of features, and whether attention is causal."""
+MORE = ((64, False), (128, True), (256, False))
+
+
+@pytest.mark.parametrize(("features", "causal"), [*HEADS, *(pytest.param(*x, marks=pytest.mark.slow) for x in MORE)])
 def test_nothing_overwrites_what_is_multiplied(compiler: WorkerPool, tmp_path: Path, features: int, causal: bool) -> None:
     for asked in ({}, {"ahead": 2, "m": 64}):
         assert overwritten(compiler, emitted(features, causal, **asked), tmp_path) == []
