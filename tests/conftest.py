@@ -38,15 +38,9 @@ os.environ["PORTAKERN_RESULTS"] = str(Path(tempfile.mkdtemp(prefix="portakern-te
 QUICK_TIER = "quick and not slow and not gpu"
 
 
-# XLA compiles each kernel in Pallas's interpreters for this processor, which takes longer than running it once.
-XLA_QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-
-
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "quick":
         config.option.markexpr = QUICK_TIER
-    if "gpu" not in config.option.markexpr.replace("not gpu", "") and XLA_QUICKLY not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_QUICKLY}".strip()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
