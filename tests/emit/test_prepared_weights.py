@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import portakern as pk
-from portakern.backend import Target
+from portakern.backend import Source, Target
 from portakern.check import check_executable
 from portakern.launch.hoisted import HoistedExecutable, Part
 from portakern.registry import registry
@@ -56,7 +56,7 @@ def test_both_parts_are_right_as_one(name: str):
     found = steps.emission(work)
     assert found.preparation is not None
 
-    def part(source: steps.Source) -> Part:
+    def part(source: Source) -> Part:
         key = steps.compile_cached(language, source)[0] if language.toolchain is not None else ""
         return Part(source, steps.load(source, key, runner))
 

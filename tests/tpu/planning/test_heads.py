@@ -223,6 +223,6 @@ def held_whole(x: pk.Tensor["M", 8, "B"], y: pk.Tensor["M", "B"]):
 
 
 @pytest.mark.parametrize("shape", [{"M": 96}, {"M": 300, "B": 130}], ids=str)
-def test_positions_that_a_block_holds_whole_stay_apart(shape: dict[str, int]) -> None:
+def test_positions_that_a_block_holds_whole_stay_apart(shape: dict[str, Any]) -> None:
     (row,) = pk.compare(held_whole, targets=["pallas:v5e"], dtype="f32", **shape).rows
     assert row.correct, row.error
