@@ -63,6 +63,9 @@ def _rows(nest: Nest) -> list[Schedule]:
     reduced = nest.role("reduced")[-1]
     parallel = nest.role("parallel")
     contiguous = [a for a in parallel if getattr(a, "contiguous", False)]
+    line = next((a for a in contiguous[-1:] if a.window == "positions"), None) or nest.along_lines
+    if line is not None and nest.of_windows:  # each tap is a line of memory, from its own beginning
+        return [_schedule({line.name: fit(line, wide)}, nest) for wide in (1024, 256, 64)]
     if contiguous:  # columns are reduced: whole lines of them side by side
         return [_schedule({contiguous[-1].name: fit(contiguous[-1], wide), reduced.name: fit(reduced, deep)}, nest)
                 for wide, deep in ((256, 32), (1024, 16), (64, 64))]  # fmt: skip

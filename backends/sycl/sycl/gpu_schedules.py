@@ -101,9 +101,15 @@ def _covers(axis: NestAxis, tile: int) -> bool:
     return not isinstance(axis.extent, int) or tile <= max(16, _up(axis.extent))
 
 
+_FEATURES = 256
+"""Of queries and of values, which a block has as a whole."""
+
+
 def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k, d = (nest.role(r)[0] for r in "mnkd")
-    deep, wide = (_fit(x, 256, 16) for x in (k, d))
+    if any(isinstance(x.extent, int) and x.extent > _FEATURES for x in (k, d)):  # two products then, and a softmax
+        return
+    deep, wide = (_fit(x, _FEATURES, 16) for x in (k, d))
     element = dtype(nest.dots or "bf16").bytes
     found: list[tuple[bool, Schedule]] = []
     for rows, keys, warps in _ATTENTION:

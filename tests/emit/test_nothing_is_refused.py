@@ -1,0 +1,47 @@
+"""Operators that one language emitted and another refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import portakern as pk
+from portakern.registry import registry
+from portakern.study import steps
+from portakern.study.work import Problem, works
+
+pytestmark = pytest.mark.quick
+T = pk.Tensor
+TARGETS = ("numba:cpu", "cpp:cpu", "opencl:cpu", "sycl:cpu", "sycl:pvc", "hip:gfx942", "cuda:sm_90a", "triton:sm_90",
+           "pallas:v6e")  # fmt: skip
+
+
+@pk.operator
+def pool_of_one_channel(y: T["N", "B", "D", 1]):
+    """Windows along lines of memory, which reach outside of them."""
+    return pk.avg_pool(y, 3, 1, 1)
+
+
+@pk.operator
+def less_than_its_pool(y: T["N", "B", "D", 1]):
+    """The same beside the elements themselves, which are read as they lie."""
+    return y - pk.avg_pool(y, 3, 1, 1)
+
+
+@pk.operator
+def attention_of_many_features(q: T["B", "D"], k: T["N", "D"], v: T["N", "D"]):
+    """More than a block can have as a whole."""
+    return pk.softmax(pk.matmul(q, k.T, dtype=pk.f32) * 0.125) @ v
+
+
+OPERATORS = [pool_of_one_channel, less_than_its_pool, attention_of_many_features]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda f: f.name)
+def test_emitted(operator: Any, target: str) -> None:
+    dims = {d: n for d, n in {"N": 24, "B": 20, "D": 600}.items() if d in operator.dims}
+    (work,) = works(Problem(operator, dims, {}), [registry().target(target)], ["f32"])
+    row = steps.emit_row(work).row
+    assert row.error is None, row.error
