@@ -26,10 +26,10 @@ def called(name: str):
     return pk.operator(function)
 
 
-@pytest.mark.parametrize(("turn", "target"), enumerate(TARGETS))
+@pytest.mark.parametrize(("turn", "target"), [*enumerate(TARGETS)])
 def test_what_an_operator_is_called_changes_nothing(turn: int, target: str) -> None:
-    """Two of the names in each language, such that each is tried in three."""
-    assert_nothing_changes(target, {NAMES[turn % len(NAMES)], NAMES[(turn + 2) % len(NAMES)]})
+    """One of the names in each language, in turns."""
+    assert_nothing_changes(target, {NAMES[turn % len(NAMES)]})
 
 
 @pytest.mark.slow

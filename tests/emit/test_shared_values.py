@@ -1,5 +1,5 @@
-"""Values that are used many times: a chain of 60 operations, each of which reads the last one twice or three times, has more
-than 2**60 ways from its end to its start.  Whoever walks it must come to each value once, or never ends."""
+"""Values that are used many times: a chain of 40 operations, each of which reads the last one twice or three times, has more
+than 2**40 ways from its end to its start.  Whoever walks it must come to each value once, or never ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.lowering import lowered_for
 
 pytestmark = pytest.mark.quick
 T = pk.Tensor
-LENGTH = 60
+LENGTH = 40
 
 
 def chain(y: Any, length: int = LENGTH) -> Any:

@@ -42,6 +42,7 @@ class Accumulated:
 
 
 KEPT_BYTES = 1 << 24
+"""Of an array whose magnitudes are kept."""
 
 
 @dataclass(frozen=True)
