@@ -12,7 +12,7 @@ from portakern.ir.program import Program
 from .bare import bare, remarks
 from .choices import choices
 from .cost.estimator import CudaEstimator
-from .emitter import OPTIONS, CudaEmitter, included_headers
+from .emitter import MATRIX_OPERANDS, OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .pairs import pairs
 from .runtime import CudaRuntime
@@ -43,6 +43,7 @@ CUDA = Language(
     sorts=SORTED,
     schedules=schedules,
     pairs=pairs,
+    multiplies=lambda device, dtype, summed: dtype in MATRIX_OPERANDS,
     halves_of_heads=True,
     extra="cuda",
     options=OPTIONS,

@@ -32,8 +32,8 @@ from .side_by_side import joined
 from .thirds import WAYS, by_thirds, in_thirds
 
 INCLUDE = Path(__file__).parent / "include"
-_MATRIX_OPERANDS = {*MULTIPLIED, "f32", "f64"}
-PRECISIONS = {"ieee": _MATRIX_OPERANDS, "tf32": {"f32"}, "fp8_fast": {"f8e4m3", "f8e5m2"}}
+MATRIX_OPERANDS = {*MULTIPLIED, "f32", "f64"}
+PRECISIONS = {"ieee": MATRIX_OPERANDS, "tf32": {"f32"}, "fp8_fast": {"f8e4m3", "f8e5m2"}}
 """Which operands are multiplied with each precision."""
 INSTRUCTIONS = ("sync", "wgmma", "tcgen05", "fma")
 """What ``mma`` may ask for beside the ways of f32."""
@@ -193,7 +193,7 @@ def included_headers(text: str) -> tuple[tuple[str, str], ...]:
 def _unsupported(op: Op, line: str) -> list[Missing]:
     if isinstance(op, t.Dot):
         dtype = t.tile_type(op.lhs).dtype
-        if dtype not in _MATRIX_OPERANDS:
+        if dtype not in MATRIX_OPERANDS:
             return [Missing(f"a matrix product of {dtype}", line, "bf16, f16 or i8")]
         if op.precision not in PRECISIONS or dtype not in PRECISIONS[op.precision]:
             return [Missing(f"the precision {op.precision} of {dtype} operands", line, "ieee")]

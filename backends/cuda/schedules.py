@@ -378,6 +378,7 @@ def _by_pixels(nest: Nest, device: Device) -> tuple[tuple[int, int, int, int, in
 def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     m, n, k = (nest.role(x)[0] for x in "mnk")
     dtype = nest.dots or nest.io_dtype
+    least = 32 if DTYPES[dtype].bytes == 1 else 16  # as the operands lie in shared memory, whatever they are multiplied as
     if whole := multiplied_whole(nest):
         dtype = whole
     narrow = DTYPES[dtype].bytes == 1
@@ -387,7 +388,6 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
     most = 0 if dtype != "f32" or nest.live > 3 else 2 * 128  # 8 x 16 of f32 to a thread leave room for their operands
     found: list[Schedule] = []
     for tm, tn, tk, warps, stages in (*first, *thirds, *table):
-        least = 32 if narrow else 16
         tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: nest.step(fitted(k, tk, least), least)}
         narrower = [tiles[m.name] < tm, tiles[n.name] < tn]
         if all(narrower) or (any(narrower) and (tm, tn, tk, warps, stages) in (*first, *thirds)):
@@ -398,8 +398,7 @@ def _by_all_warps(nest: Nest, device: Device) -> Iterator[Schedule]:
             continue
         found.append(schedule(nest, tiles, warps, stages))
     if not found:
-        tiles = {m.name: 16, n.name: 16, k.name: 32 if narrow else 16}
-        found = [schedule(nest, tiles, 1, 2)]
+        found = [schedule(nest, {m.name: 16, n.name: 16, k.name: least}, 1, 2)]
     # Large tiles save traffic, but only where they give every unit something to do; those by thirds are worth half of them.
     units = device.count("units", 128)
     others = 1

@@ -11,7 +11,7 @@ from .adopt import CONVENTION, adopt
 from .amdgcn.cost.estimator import AmdEstimator
 from .amdgcn.execution.simulator import AmdMachine
 from .bare import bare, remarks
-from .emitter import OPTIONS, HipEmitter
+from .emitter import OPTIONS, HipEmitter, multiplies
 from .runtime import HipRuntime
 from .schedules import SORTED, pairs, schedules
 from .toolchain import HipToolchain
@@ -23,6 +23,7 @@ HIP = Language(
     emitter=HipEmitter(),
     schedules=schedules,
     pairs=pairs,
+    multiplies=multiplies,
     sorts=SORTED,
     extra="rocm",
     tools={"clang-19": "HIP compiling where the ziglang wheel is not installed", "amdclang": "the same, from ROCm"},

@@ -94,6 +94,11 @@ def on_matrix_cores(device: Device, dtype: str) -> bool:
     return bool(device.matrix_for(dtype))
 
 
+def multiplies(device: Device, dtype: str, summed: str) -> bool:
+    """Whether there are products of matrices of ``dtype`` here, summed in ``summed``."""
+    return _SUMS.get(dtype) == summed and (dtype in _BY_LANES or on_matrix_cores(device, dtype))
+
+
 def waves_across(rows: int, cols: int, warps: int) -> int:
     """How many of ``warps`` waves stand side by side along the columns: the split with the squarest part per wave."""
     choices = [n for n in (1, 2, 4, 8, 16) if warps % n == 0 and cols % (16 * n) == 0 and rows % (16 * (warps // n)) == 0]

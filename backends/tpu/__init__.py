@@ -47,6 +47,7 @@ pallas = Language(
     adopt=adopt,
     bare=inspected,
     picks_elements=False,
+    multiplies=lambda device, dtype, summed: bool(device.matrix_for(dtype)),
     least_step=128,
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs

@@ -16,7 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Transpose, Windows, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, TensorProgram, Transpose, Windows, tensor_type
 from portakern.lower.classes import unshared
 from portakern.lower.split import Stage
 
@@ -61,6 +61,23 @@ def _of_taps_alone(op: Contract) -> bool:
 
 JOINED = 16
 """Elements between windows from which on they are taken for channels, which lie beside each other in a window."""
+
+
+def without_products(program: TensorProgram, multiplies: Callable[[str, str], bool]) -> TensorProgram:
+    """``program`` with the products of integers that nothing ``multiplies`` as sums: slow, and as exact."""
+    there = [op for op in program.body.walk() if isinstance(op, Contract)]
+    missing = {op for op in there if not DTYPES[tensor_type(op.lhs).dtype].is_float
+               and not multiplies(tensor_type(op.lhs).dtype, op.dtype)}  # fmt: skip
+    if not missing:
+        return program
+    dtypes = {(tensor_type(op.lhs).dtype, op.dtype) for op in missing}
+    sums = Rules()
+
+    @sums.on(Contract)
+    def _(op: Contract) -> Op | None:
+        return sum_of_products(op) if (tensor_type(op.lhs).dtype, op.dtype) in dtypes else None
+
+    return canonicalise(program, sums)
 
 
 @rules.on(Contract)

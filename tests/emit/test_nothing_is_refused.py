@@ -35,7 +35,32 @@ def attention_of_many_features(q: T["B", "D"], k: T["N", "D"], v: T["N", "D"]):
     return pk.softmax(pk.matmul(q, k.T, dtype=pk.f32) * 0.125) @ v
 
 
-OPERATORS = [pool_of_one_channel, less_than_its_pool, attention_of_many_features]
+@pk.operator
+def product_of_integers(x: T["B", "D", pk.i32], y: T["D", "N", pk.i32]):
+    """Which no matrix unit takes."""
+    return x @ y
+
+
+@pk.operator
+def product_of_bytes(x: T["B", "D", pk.u8], y: T["D", "N", pk.u8]):
+    return pk.matmul(x, y, dtype=pk.i32)
+
+
+OPERATORS = [pool_of_one_channel, less_than_its_pool, attention_of_many_features, product_of_integers, product_of_bytes]
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx1201", "triton:sm_90"])
+@pytest.mark.parametrize("depth", [8, 16, 40])
+def test_short_sums_of_narrow_floats_are_emitted(depth: int, target: str) -> None:
+    """Below what an instruction of 8 bits takes at once."""
+
+    @pk.operator
+    def op(x: T["M", "K", pk.f8e4m3], y: T["K", "N", pk.f8e4m3]):
+        return pk.matmul(x, y, dtype=pk.f32)
+
+    (work,) = works(Problem(op, {"M": 65, "K": depth, "N": 63}, {}), [registry().target(target)], ["f32"])
+    row = steps.emit_row(work).row
+    assert row.error is None, row.error
 
 
 @pytest.mark.parametrize("target", TARGETS)
