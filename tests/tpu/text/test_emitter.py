@@ -86,20 +86,27 @@ def test_parts_of_an_array_are_taken_by_a_kernel_with_a_grid() -> None:
     assert "grid=(1,)" in text and "lambda _: (1, 0, 0)" in text
 
 
-def test_integer_products_are_refused_on_v4() -> None:
+def test_integer_products_are_sums_of_rows_on_v4() -> None:
     program = all_programs()["transposed_product"][0]
     assert not language().emitter.missing(program, target("v4"))
     assert not target("v4").device.matrix_for("i8")
     assert target("v5e").device.matrix_for("i8")
     sizes = {"M": 64, "N": 200, "K": 160}
-    for device, taken in (("v4", False), ("v5e", True)):
+    for device, multiplied in (("v4", False), ("v5e", True)):
         (work,) = works(Problem(user_operators.bytes_product, sizes, {}), [target(device)], ["f32"])
-        if taken:
-            assert "preferred_element_type=jnp.int32" in steps.emit(work)[0].text
-            continue
-        with pytest.raises(MissingRuleError, match="product of i8") as caught:
-            steps.emit(work)
-        assert "pk.cast both operands to bf16 or f32" in caught.value.hint
+        text = steps.emit(work)[0].text
+        assert ("preferred_element_type=jnp.int32" in text) == multiplied and ("jnp.sum(" in text) != multiplied
+
+
+def test_products_of_floats_that_the_matrix_unit_does_not_take_are_refused() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", "K", pk.f8e5m2], y: pk.Tensor["K", "N", pk.f8e5m2]):
+        return pk.matmul(x, y, dtype=pk.f32)
+
+    (work,) = works(Problem(op, {"M": 64, "N": 200, "K": 160}, {}), [target("v5e")], ["f32"])
+    with pytest.raises(MissingRuleError, match="product of f8e5m2") as caught:
+        steps.emit(work)
+    assert "pk.cast both operands to" in caught.value.hint and "bf16" in caught.value.hint
 
 
 @pytest.mark.parametrize("device", ["v4", "v5e", "v5p", "v6e", "tpu7x", "v6e-chip"])
