@@ -47,6 +47,7 @@ pallas = Language(
     adopt=adopt,
     bare=inspected,
     picks_elements=False,
+    partial=True,
     multiplies=lambda device, dtype, summed: bool(device.matrix_for(dtype)),
     least_step=128,
     sorts=SORTED,

@@ -21,9 +21,6 @@ MODULE = "fuzz"
 REFUSALS = ("missing-rule", "unsupported-dtype", "lowering", "unsupported-source")
 """Kinds of error that say what a target does not have."""
 
-PARTIAL = ("pallas",)
-"""Languages that do not have every operation; in any other a rule that is missing is a gap, and a fault."""
-
 MISFITS = ("schedule", "missing-rule", "lowering")
 """Kinds of error of a schedule or layout that was drawn and does not fit."""
 

@@ -14,7 +14,7 @@ from typing import Any
 from portakern.errors import CompileError, PortakernError
 from portakern.fuzz.holding import Held
 from portakern.fuzz.making import Making
-from portakern.fuzz.outcome import FOUND, MODULE, OK, PARTIAL, REFUSED, UNUSED, TargetOutcome, status_of
+from portakern.fuzz.outcome import FOUND, MODULE, OK, REFUSED, UNUSED, TargetOutcome, status_of
 from portakern.fuzz.program import FuzzProgram
 from portakern.fuzz.reached import LOWERING
 from portakern.registry import registry
@@ -251,7 +251,7 @@ def _refused(outcome: TargetOutcome) -> TargetOutcome:
     """``outcome``, a fault where it is a refusal that does not name the operator's line, or that nobody expects."""
     if outcome.status != REFUSED:
         return outcome
-    if outcome.kind == "missing-rule" and outcome.language not in PARTIAL:
+    if outcome.kind == "missing-rule" and outcome.target != SPEC and not registry().language(outcome.language).partial:
         return replace(outcome, status=FOUND, kind="gap")
     if f"{MODULE}_" in outcome.message:
         return outcome
