@@ -65,18 +65,14 @@ JOINED = 16
 
 def without_products(program: TensorProgram, multiplies: Callable[[str, str], bool]) -> TensorProgram:
     """``program`` with the products of integers that nothing ``multiplies`` as sums: slow, and as exact."""
-    there = [op for op in program.body.walk() if isinstance(op, Contract)]
-    missing = {op for op in there if not DTYPES[tensor_type(op.lhs).dtype].is_float
-               and not multiplies(tensor_type(op.lhs).dtype, op.dtype)}  # fmt: skip
-    if not missing:
+    def lacks(op: Op) -> bool:
+        dtype = tensor_type(op.lhs).dtype if isinstance(op, Contract) else ""
+        return isinstance(op, Contract) and not DTYPES[dtype].is_float and not multiplies(dtype, op.dtype)
+
+    if not any(map(lacks, program.body.walk())):
         return program
-    dtypes = {(tensor_type(op.lhs).dtype, op.dtype) for op in missing}
     sums = Rules()
-
-    @sums.on(Contract)
-    def _(op: Contract) -> Op | None:
-        return sum_of_products(op) if (tensor_type(op.lhs).dtype, op.dtype) in dtypes else None
-
+    sums.on(Contract)(lambda op: sum_of_products(op) if lacks(op) else None)
     return canonicalise(program, sums)
 
 
