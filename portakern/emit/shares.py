@@ -121,7 +121,7 @@ def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) 
     def most(s: Schedule) -> int:
         steps = ceil(_extent(k) / s.tile(k.name))
         if nest.groups:  # of which whole ones are shared out, where each is a step
-            steps = groups if steps == 1 else 1
+            steps = groups if steps == 1 or nest.mapped else 1
         return min(MOST_PARTS, steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
 
     usable = [(number, s) for number, s in enumerate(schedules) if nest.shares(s.tile(n.name))]

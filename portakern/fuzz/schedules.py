@@ -37,8 +37,8 @@ CUT = 0.6
 TOGETHER = 0.4
 """How often both axes of a walk are cut into the same tiles: there the ends of both meet."""
 
-IN_PARTS = {"contraction": ("k", 0.35), "rows": ("reduced", 0.35), "attention": ("n", 0.35), "scan": ("scanned", 0.35)}
-"""The axes that several blocks may share, by family: their role, and how often they do."""
+IN_PARTS = {"contraction": 0.35, "rows": 0.35, "attention": 0.35, "scan": 0.35}
+"""How often several blocks share what is summed or walked, by family."""
 
 
 def drawn_schedule(nest: Nest, listed: Sequence[Schedule], declared: Mapping[str, Sequence[Value]], device: Device,
@@ -107,10 +107,11 @@ def _often(tile: int) -> int:
 
 def _parts(nest: Nest, schedule: Schedule, rng: random.Random) -> int:
     """Of the axis that is walked in tiles, as many as it has tiles at most; 0 where it stays in one."""
-    role, often = IN_PARTS.get(nest.family, ("", 0.0))
-    if rng.random() >= often:
+    if rng.random() >= IN_PARTS.get(nest.family, 0.0):
         return 0
-    walked = nest.role(role)[-1]
+    walked = nest.divided(dict(schedule.tiles))
+    if walked is None:
+        return 0
     most = min(_pieces(walked, schedule.tile(walked.name)), 4)
     return rng.randint(2, most) if most > 1 else 0
 

@@ -97,6 +97,7 @@ class Nest:
     reduced along their features); ``stored`` the widest dtype of the results; ``work`` how many operations are done with an
     element; ``precision`` how products may be rounded; ``turned``: neighbours in memory of a product's left operand are rows;
     ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
+    ``mapped`` the axis along which results that are computed of products are summed, so that no product itself is in parts;
     ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``bounded``: not
     all rows see all keys; ``joins`` how many parts of walks along keys the nest joins; ``again``: what is reduced along rows is
     used along them once more, so that rows that a block holds as a whole are read once.
@@ -116,6 +117,7 @@ class Nest:
     turned: bool = False
     across: bool = False
     products: int = 1
+    mapped: str = ""
     uneven: bool = False
     bounded: bool = False
     joins: int = 0
@@ -182,8 +184,16 @@ class Nest:
         return tuple(a for a in self.role("reduced") if a.window != "taps") if self.family == "contraction" else ()
 
     def divided(self, tiles: Mapping[str, int]) -> NestAxis | None:
-        """Of rows, the axis that blocks may share: the reduced or scanned one with most tiles, the outermost of several;
-        ``None`` where there is none or where an extent is open."""
+        """The axis of which blocks may have a part each, whose sums another kernel joins; ``None`` where there is none.  Of a
+        product the contracted one, or that of the groups which one step covers; of attention the keys; of rows the reduced or
+        scanned one with most tiles, the outermost of several, where no extent is open."""
+        if self.family == "attention":
+            return self.role("n")[0]
+        if self.family == "contraction":
+            (k,) = self.role("k")
+            whole = isinstance(k.extent, int) and tiles.get(k.name, 1) >= k.extent
+            groups = [a for a in self.role("reduced") if a.name == self.mapped] or (self.groups if whole else ())
+            return groups[0] if groups else k
         walked = self.role("scanned" if self.family == "scan" else "reduced")
         if not walked or not all(isinstance(a.extent, int) for a in walked):
             return None

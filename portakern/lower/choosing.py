@@ -9,7 +9,7 @@ from portakern.backend import Language, Target
 from portakern.device import Device
 from portakern.errors import ScheduleError
 from portakern.ir.program import ArrayFacts, Program
-from portakern.ir.schedule import LOWERED_FAMILIES, LOWERED_OPTIONS, Nest, NestAxis, Schedule, Value, override
+from portakern.ir.schedule import LOWERED_FAMILIES, LOWERED_OPTIONS, Nest, Schedule, Value, override
 from portakern.ir.tensor import TensorProgram
 from portakern.ir.tile import BufferType
 from portakern.lower.kernel import NoSchedule
@@ -88,20 +88,13 @@ def paired(language: Language, nest: Nest, device: Device) -> list[Schedule]:
 
 def _with_room_for_parts(schedule: Schedule, nest: Nest) -> Schedule:
     """``schedule`` whole where tiles that were asked for leave fewer of them than it has parts by default."""
-    walked = _walked_in_parts(nest, schedule)
+    walked = nest.divided(dict(schedule.tiles))
     parts = schedule.option(PARTS, 0)
     if not parts or walked is None or not isinstance(parts, int) or not isinstance(extent := walked.extent, int):
         return schedule
     if -(-extent // schedule.tile(walked.name)) >= parts:
         return schedule
     return replace(schedule, options=tuple((k, v) for k, v in schedule.options if k != PARTS))
-
-
-def _walked_in_parts(nest: Nest, schedule: Schedule) -> NestAxis | None:
-    if nest.family in ("rows", "scan"):
-        return nest.divided(dict(schedule.tiles))
-    walked = nest.role("n") if nest.family == "attention" else nest.groups or nest.role("k")
-    return walked[-1] if walked else None
 
 
 def _applies(name: str, nest: Nest, options: Mapping[str, str]) -> bool:

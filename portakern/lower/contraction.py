@@ -15,8 +15,8 @@ from portakern.ir import tile as t
 from portakern.ir.core import Arg, Op
 from portakern.ir.schedule import Nest, Schedule
 from portakern.lower.classes import AxisClass
-from portakern.lower.domain import Domain, Run, innermost, merge, windows_of
-from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, along, covered, grid, one_by_one
+from portakern.lower.domain import Domain, Run, innermost, merge
+from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, along, grid, one_by_one
 from portakern.lower.parts import join_parts, parts_axis, parts_of, range_of_part, store_part, whole_loop
 from portakern.lower.rows import Range, nested
 from portakern.lower.tiles import Coordinates, wide
@@ -43,10 +43,12 @@ def _lowered(request: Request, products: Sequence[tt.Contract], summed: tt.Fold 
     domain = _domain(request, first, summed)
     live = 3 if summed is None else 4
     nest = request.nest("contraction", domain, live, dots=operand_dtype(first), precision=first.precision)
-    schedule = request.choose(replace(_placed(request, domain, nest, first), products=len(products)))
+    mapped = domain.role("reduced")[0].name if summed is not None else ""
+    nest = replace(_placed(request, domain, nest, first), products=len(products), mapped=mapped)
+    schedule = request.choose(nest)
     one_by_one(schedule, [*domain.role("batch"), *domain.role("reduced")])
     parts = parts_of(schedule)
-    cut = _cut(request, domain, schedule) if parts > 1 else None
+    cut = _cut(domain, nest, schedule) if parts > 1 else None
     axes = _axes(domain, schedule)
     if summed is not None or (cut is not None and cut.role != "k"):
         # A block that one tile covers is a step of the walk over blocks, as its operands are fetched.
@@ -66,13 +68,10 @@ def _lowered(request: Request, products: Sequence[tt.Contract], summed: tt.Fold 
     return Lowered((frame.finish(),))
 
 
-def _cut(request: Request, domain: Domain, schedule: Schedule) -> Run:
-    """The axis of which blocks take a part each (split-K), and another kernel joins their sums: the contracted one, or that of
-    the groups which one step covers."""
-    windows = windows_of(request.program, request.classes)
-    groups = [r for r in domain.role("reduced") if r.classes[0] not in windows]
-    (k,) = domain.role("k")
-    return groups[0] if groups and covered(k, schedule) else k
+def _cut(domain: Domain, nest: Nest, schedule: Schedule) -> Run:
+    """The axis of which blocks take a part each (split-K), and another kernel joins their sums."""
+    chosen = nest.divided(dict(schedule.tiles))
+    return next(r for r in domain.runs if chosen is not None and r.name == chosen.name)
 
 
 def operand_dtype(op: tt.Contract) -> str:

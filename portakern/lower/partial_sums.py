@@ -42,7 +42,8 @@ def product_summed(fold: Op, users: Mapping[Op, Sequence[Op]]) -> Contract | Non
     if len(found) != 1 or any(not path.issuperset(users.get(op, ())) for op in path - {fold}):
         return None
     ((made, axes),) = found.items()
-    return made if set(axes) <= set(range(len(made.lhs_batch))) and _fills_a_device(made, axes) else None
+    some = any(tensor_type(made).shape[d] != 1 for d in axes)
+    return made if some and set(axes) <= set(range(len(made.lhs_batch))) and _fills_a_device(made, axes) else None
 
 
 def _fills_a_device(op: Contract, axes: Sequence[int]) -> bool:

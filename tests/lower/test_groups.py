@@ -80,6 +80,17 @@ def sums_that_are_read_elsewhere(a: T["M", "16*G"], b: T["N", "16*G"]):
     return sums, pk.sum(pk.tanh(sums), axis=0)
 
 
+@pk.operator
+def sums_of_positive_products(a: T["G", "M", "K"], b: T["G", "N", "K"]):
+    """What is made of a product is not what is made of its parts."""
+    return pk.sum(pk.relu(pk.einsum("gmk,gnk->gmn", a, b, dtype=pk.f32)), axis=0)
+
+
+@pk.operator
+def sums_of_positive_taps(x: T["M", "K"], w: T[3, "K", "N"]):
+    return pk.sum(pk.relu(pk.einsum("pkt,tkn->tpn", pk.windows(x, 3, axes=0), w, dtype=pk.f32)), axis=0)
+
+
 MAKERS = (weights_by_repeat, weights_by_reshape)
 
 
@@ -167,6 +178,21 @@ def test_groups_are_shared_out(make: Callable[[], Operator], parts: int) -> None
     assert first.axes[0].extent == parts and second.family == "elementwise"
     inputs = make_inputs(bound)
     np.testing.assert_allclose(run(made, inputs)["out"], evaluate(bound, inputs)["out"], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("op", [sums_of_positive_products, sums_of_positive_taps], ids=lambda op: op.name)
+def test_a_product_that_is_computed_on_is_never_in_parts(op: Operator) -> None:
+    """Parts are of the groups, though a product is summed in several steps itself."""
+    found = registry().target("numba:cpu")
+    sizes = {"M": 7, "N": 6, "K": 40, "G": 3}
+    bound = op.program({d: sizes[d] for d in op.dims}, {}, "f32")
+    language = registry().language("numba")
+    (dot,) = (op for op in lower_for(bound, found, language).kernels[0].body.walk() if isinstance(op, t.Dot))
+    made = lower_for(bound, found, language, {dot.axis: 16, "split_k": 2})
+    first, _ = made.kernels
+    assert first.axes[0].extent == 2 and first.axis[dot.axis].steps == 3
+    inputs = make_inputs(bound)
+    np.testing.assert_allclose(run(made, inputs)["out"], evaluate(bound, inputs)["out"], rtol=1e-5, atol=1e-5)
 
 
 def test_few_rows_share_groups_out_by_default() -> None:
