@@ -299,6 +299,18 @@ def product_reduced(s: FuzzScope) -> Var:
     return s.let(f"pk.{fn}({y}, axis={s.axis(y)})", y.range.summed())
 
 
+@production(1.5)
+def batches_reduced(s: FuzzScope) -> Var:
+    """Sums, or other reductions, over the batches of products that are computed on first."""
+    g, m, k, n = s.dim(), s.dim(), s.dim(), s.dim()
+    left, right = pick(s.draw, (("gmk", "gnk"), ("mgk", "gkn"), ("mkg", "gkn")))
+    sizes = dict(zip("gmkn", (g, m, k, n), strict=True))
+    a, b = (s.input(tuple(sizes[x] for x in letters)) for letters in (left, right))
+    y = s.let(f'pk.einsum("{left},{right}->gmn", {a}, {b}{asked(s, a)})', times(a, b))
+    z = s.let(pick(s.draw, (*ACTIVATIONS, "pk.abs({})", "{0} * {0}")).format(y), y.range * y.range | Range(0.0, 1.0))
+    return s.let(f"pk.{pick(s.draw, ('sum', 'max', 'mean'), (80, 10, 10))}({z}, axis=0)", z.range.summed())
+
+
 @production(1.0)
 def qkv_split(s: FuzzScope) -> Var:
     """One product whose columns are several results."""
