@@ -41,6 +41,10 @@ WHOLE_ELEMENTS, WHOLE_FLOPS = 1 << 22, 1 << 31
 PART_ELEMENTS, PART_FLOPS = (1 << 19, 1 << 22, 1 << 24), 1 << 30
 """What one part may read and write (the next where none is within it, as in attention to long keys); and compute."""
 
+LARGE_FLOPS = 1 << 34
+"""What one part may compute of a program that computes more and has none within :data:`PART_FLOPS`: an image of several that a
+network is given."""
+
 PARTS = 3
 """Of an output; one alone where it reads more than the second of :data:`PART_ELEMENTS`."""
 
@@ -106,7 +110,7 @@ def check_sampled(
     bound = bind(program, {n: s for n, s in open_dims.items() if n in program.dims})
     parts: list[Restricted] = []
     for output in bound.outputs:
-        found = parts_of(bound, output, seed)
+        found = parts_of(bound, output, seed) or _large_part(bound, output, seed)
         if found is None and elements(bound) <= FULL_ELEMENTS and largest(bound) <= FULL_VALUE:
             return None
         parts += found or []
@@ -204,6 +208,15 @@ def parts_of(program: TensorProgram, output: str, seed: int = 0, room: Sequence[
     starts += [tuple(int(rng.integers(0, n - e + 1)) for n, e in zip(shape, extents, strict=True)) for _ in range(PARTS - 2)]
     boxes: dict[Box, None] = {tuple((s, s + e) for s, e in zip(start, extents, strict=True)): None for start in starts}
     return [restrict(program, output, box) for box in boxes]
+
+
+def _large_part(program: TensorProgram, output: str, seed: int) -> list[Restricted] | None:
+    """One part of an output, where smaller ones are none of it and the oracle can afford it."""
+    flops = cost(program).flops
+    if not isinstance(flops, int) or flops <= LARGE_FLOPS:
+        return None
+    found = parts_of(program, output, seed, flops=LARGE_FLOPS)
+    return found[-1:] if found else None
 
 
 def affordable_extents(program: TensorProgram, output: str, shape: Sequence[int], most: int,

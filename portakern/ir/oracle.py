@@ -65,7 +65,7 @@ def static(shape: Sequence[Size]) -> tuple[int, ...]:
 
 
 def apply(op: Op, args: Sequence[Value]) -> Value:
-    """The result of one operation."""
+    """The result of one operation; of elementwise ones also that of any part of their arrays."""
     rule = RULES.get(type(op))
     if rule is None:
         raise IRError(f"the oracle has no rule for {op.mnemonic()}", where=str(op.loc or ""))
@@ -73,7 +73,8 @@ def apply(op: Op, args: Sequence[Value]) -> Value:
     if isinstance(op.type, ManyType):
         return result
     of = tensor_type(op)
-    return np.asarray(result, working_dtype(of.dtype)).reshape(static(of.shape))
+    made = np.asarray(result, working_dtype(of.dtype))
+    return made if isinstance(op, t.Map | t.Convert) else made.reshape(static(of.shape))
 
 
 # ---- rounding --------------------------------------------------------------------------------------------------------

@@ -144,6 +144,29 @@ def test_what_roundings_may_decide_is_not_measured(operator: pk.Operator) -> Non
         np.testing.assert_array_equal(a.bound(), b.bound())
 
 
+@pk.operator
+def zeros_counted(x: T["M", "K"], y: T["K", "N"]):
+    """Of exponentials that kernels may flush to zero."""
+    return x @ pk.cast(pk.exp(y) <= 0.0, x.dtype)
+
+
+@pk.operator
+def signs_counted(x: T["M", "K"], y: T["K", "K"]):
+    """Of numbers that are as near to zero as their error."""
+    return x @ pk.cast(pk.sign(y @ y - y @ y), x.dtype)
+
+
+@pytest.mark.parametrize("operator", [zeros_counted, signs_counted])
+def test_what_is_decided_before_a_product_counts_in_it(operator: pk.Operator) -> None:
+    program = operator.program({"M": 5, "K": 16, **({"N": 7} if operator is zeros_counted else {})}, {}, "f32")
+    given = make_inputs(program, {}, 0)
+    if operator is zeros_counted:
+        given["y"][...] = -200
+    (want,) = propagate(program, given).values()
+    other = np.repeat(given["x"].sum(1, dtype=np.float64)[:, None], want.x.shape[1], 1)
+    assert not want.x.any() and compare(want, "f32", other.astype(np.float32)).ratio <= 1
+
+
 def test_results_of_one_operation_keep_their_bound() -> None:
     @pk.operator
     def product(x: T["M", "N"], w: T["N", "N"]):

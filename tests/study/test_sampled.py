@@ -160,6 +160,21 @@ def test_a_part_that_reads_much_stands_alone():
     assert found is not None and [p.box for p in found] == [((3, 4),)]
 
 
+@pytest.mark.parametrize(("samples", "large"), [(20, True), (8, False)])
+def test_of_networks_that_are_much_work_one_part_is_some_of_the_samples(samples: int, large: bool):
+    """One sample alone is more than what parts mostly compute; as few as the second are checked in full."""
+
+    @pk.operator
+    def network(x: pk.Tensor["B", "M", "K"], w: pk.Tensor["K", "N"]):
+        return pk.sum(pk.relu(x @ w), axis=(1, 2))
+
+    program = work_of(network, B=samples, M=4096, K=256, N=512).program
+    assert parts_of(program, "out") is None
+    found = sampled._large_part(program, "out", 0)
+    assert (found is not None) == large
+    assert found is None or [hi - lo for p in found for lo, hi in p.box] == [3]
+
+
 def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
     @pk.operator
     def total(x: pk.Tensor["M", "N"]):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from portakern.ir import tensor as t
 from portakern.ir.core import Block, Op, Yield, yielded
 
 from .conversion import rounded_at_some_scale
 from .rules import RULES
+from .slabs import in_slabs
 from .value import Val, may_change_sign
 
 
@@ -32,7 +36,11 @@ def values_of(block: Block, args: Sequence[Val]) -> dict[Op, Any]:
 
 def bounded(op: Op, given: Sequence[Any], loose: bool) -> Any:
     """The result of one operation; ``loose`` is whether it is a conversion for contractions alone."""
-    made = rounded_at_some_scale(op, given[0]) if loose else RULES[type(op)](op, *given)  # type: ignore[arg-type]
+    if isinstance(op, t.Map | t.Convert):
+        rule = rounded_at_some_scale if loose else RULES[type(op)]
+        made = in_slabs(partial(rule, op), given, np.broadcast_shapes(*(v.x.shape for v in given)))
+    else:
+        made = RULES[type(op)](op, *given)  # type: ignore[arg-type]
     return replace(made, cancels=True) if isinstance(made, Val) and _cancels(made, given) else made
 
 

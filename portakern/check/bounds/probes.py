@@ -27,6 +27,7 @@ from portakern.ir.tensor import tensor_type
 from . import together
 from .blocks import bounded, contraction_only
 from .rules import dtype_of
+from .slabs import in_slabs
 from .value import Val
 
 SIGNS = (1.0, -1.0, None, None)
@@ -196,6 +197,11 @@ class _Walk:
         return [self._known[v] for v in yielded(self._block)]
 
     def _step(self, op: Op, given: Sequence[Any]) -> Any:
+        if isinstance(op, t.Map | t.Convert):
+            return in_slabs(lambda *slab: self._of(op, slab), given, np.broadcast_shapes(*(n.own.x.shape for n in given)))
+        return self._of(op, given)
+
+    def _of(self, op: Op, given: Sequence[Any]) -> Any:
         if isinstance(op, Result):
             return given[0][op.index]
         own, probes = self._made(op, given)
@@ -204,7 +210,7 @@ class _Walk:
         near = self._near(_bounded(own), probes)
         if isinstance(op, _ONCE) or own.x.dtype.kind != "f" or not given:
             return near
-        near = replace(near, anew=bounded(op, [n.anew for n in given], False))
+        near = replace(near, anew=_on(near.own, bounded(op, [n.anew for n in given], False)))
         if not isinstance(op, t.Map):
             return near
         _bounded(bounded(op, [n.off(ELSEWHERE) for n in given], False))
@@ -213,7 +219,7 @@ class _Walk:
     def _made(self, op: Op, given: Sequence[_Near]) -> tuple[Any, list[Any]]:
         """What ``op`` gives and may err by itself, and gives for the probes before they are moved."""
         off = [n.off() for n in given]
-        if op in self._loose and not off[0].exact:
+        if op in self._loose and not off[0].exact and off[0].x.dtype.kind == "f":  # probes do not know what is not decided
             scaled = bounded(op, off, True)
             return replace(scaled, e=scaled.bound() - off[0].bound()), list(given[0].probes)
         if _decides(op, given):  # where its operands are off it may decide otherwise, and that it does by itself
@@ -223,6 +229,9 @@ class _Walk:
         return own, together.apply(op, [[n.probes[i] for n in given] for i in range(len(SIGNS))])
 
     def _near(self, own: Val, probes: Sequence[np.ndarray]) -> _Near:
+        return in_slabs(self._near_in_slab, (own, *probes), own.x.shape)
+
+    def _near_in_slab(self, own: Val, *probes: np.ndarray) -> _Near:
         moved = tuple(s.moved(p, own) for s, p in zip(self._signs, probes, strict=True))
         farthest = np.maximum.reduce([distance(p, own.x) for p in moved]) if own.x.dtype.kind == "f" else 0.0
         return _Near(own, moved, farthest, own)
@@ -236,6 +245,11 @@ class _Walk:
             return near
         more = self._near(replace(near.own, e=np.where(same, anew, near.own.bound())), probes)
         return replace(more, anew=near.anew)
+
+
+def _on(own: Val, anew: Val) -> Val:
+    """``anew`` with the same array of exact values as ``own``, where it has the same numbers."""
+    return replace(anew, x=own.x) if np.array_equal(own.x, anew.x, equal_nan=own.x.dtype.kind == "f") else anew
 
 
 def _decides(op: Op, given: Sequence[_Near]) -> bool:
