@@ -380,12 +380,17 @@ def contract(op: t.Contract, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     batch, n = left.shape[: len(op.lhs_batch)], len(op.lhs_axes)
     free_a, free_b = left.shape[len(batch) : left.ndim - n], right.shape[len(batch) + n :]
     k = math.prod(left.shape[left.ndim - n :])
-    wide = np.dtype(np.int64) if a.dtype.kind in "iu" else a.dtype
+    wide = _summed_in(a)
     product = np.matmul(
         _matrices(left, (*batch, math.prod(free_a), k), wide),
         _matrices(right, (*batch, k, math.prod(free_b)), wide),
     )
     return product.reshape((*batch, *free_a, *free_b))
+
+
+def _summed_in(x: np.ndarray) -> np.dtype[Any]:
+    """The dtype in which products of ``x`` are summed: integers in 64 bits, whatever they are kept in."""
+    return np.dtype(np.int64) if x.dtype.kind in "iu" else x.dtype
 
 
 def _matrices(x: np.ndarray, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -411,7 +416,7 @@ def rows_of_groups(op: t.SegmentContract, groups: np.ndarray) -> np.ndarray:
 
 def grouped_product(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Rows of ``a``, each times the matrix of ``b`` that ``rows`` names."""
-    wide = np.int64 if a.dtype.kind in "iu" else a.dtype
+    wide = _summed_in(a)
     out = np.zeros((len(a), b.shape[2]), wide)
     for g in range(len(b)):
         out[rows == g] = a[rows == g].astype(wide) @ b[g].astype(wide)
@@ -425,6 +430,8 @@ def _(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> Value:
 
 def convolve(op: t.Convolve, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """The convolution, one matrix product per tap of the window and group."""
+    wide = _summed_in(x)
+    x, w = x.astype(wide, copy=False), w.astype(wide, copy=False)
     n, shape = x.ndim - 2, static(_of(op).shape)
     (groups,) = static((op.groups,))
     out = np.zeros(shape, x.dtype)

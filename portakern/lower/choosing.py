@@ -16,7 +16,6 @@ from portakern.lower.kernel import NoSchedule
 from portakern.lower.lowering import lower
 from portakern.lower.narrow import without_wide_integers
 from portakern.lower.parts import OPTION as PARTS
-from portakern.lower.thin import without_products
 
 
 def lower_for(program: TensorProgram, target: Target, language: Language, overrides: Mapping[str, Value] | None = None,
@@ -39,11 +38,10 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
 
     if "i64" not in target.device.dtypes:
         program = without_wide_integers(program)
-    program = without_products(program, lambda dtype, summed: language.multiplies(target.device, dtype, summed))
     lowered = lower(program, choose, names, facts if language.strided else None, language.takes_pixels,
                     language.picks_elements, language.sorts, language.shares_arrays, language.least_step, language.long_steps,
                     language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype),
-                    language.takes_planes)
+                    language.takes_planes, lambda dtype, summed: language.multiplies(target.device, dtype, summed))
     if not language.strided:
         lowered = _as_given(lowered, facts or {})
     unknown = [k for k in asked if k not in used]

@@ -36,7 +36,7 @@ from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
-from portakern.lower.thin import Units, always, as_rows
+from portakern.lower.thin import Multiplies, Units, always, as_rows, without_products
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
@@ -80,7 +80,7 @@ def _said(missing: Missing) -> str:
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
-          units: Units = always, planes: tuple[str, ...] = ()) -> Program:
+          units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always) -> Program:
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -90,7 +90,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
     as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` of which
-    dtypes loads may take pixels of planes with all their taps.
+    dtypes loads may take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype are
+    summed in another: those of others are sums of rows.
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -100,6 +101,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     simplified = simplify(stepped, reach, picks, run, shares, step, columns, planes)
     if halves and (halved := with_halves(simplified, heads)) is not simplified:
         simplified = simplify(halved, reach, picks, run, shares, step, columns, planes)
+    if (summed := without_products(simplified, multiplies)) is not simplified:  # those of convolutions are among them by now
+        simplified = simplify(summed, reach, picks, run, shares, step, columns, planes)
     missing = unsupported(simplified.body)
     if missing:
         raise MissingRuleError(f"{program.name} cannot be lowered",

@@ -23,9 +23,10 @@ from portakern.lower.split import Stage
 rules = Rules()
 
 Units = Callable[[str], bool]
+Multiplies = Callable[[str, str], bool]
 
 
-def always(_: str) -> bool:
+def always(*_: str) -> bool:
     return True
 
 
@@ -63,7 +64,7 @@ JOINED = 16
 """Elements between windows from which on they are taken for channels, which lie beside each other in a window."""
 
 
-def without_products(program: TensorProgram, multiplies: Callable[[str, str], bool]) -> TensorProgram:
+def without_products(program: TensorProgram, multiplies: Multiplies) -> TensorProgram:
     """``program`` with the products of integers that nothing ``multiplies`` as sums: slow, and as exact."""
     def lacks(op: Op) -> bool:
         dtype = tensor_type(op.lhs).dtype if isinstance(op, Contract) else ""

@@ -7,6 +7,7 @@ import pytest
 import portakern as pk
 from portakern.ir.tensor import Contract
 from portakern.lower.thin import without_products
+from portakern.spec.operator import Operator
 
 T = pk.Tensor
 
@@ -30,9 +31,18 @@ def test_those_that_are_multiplied_stay() -> None:
     assert without_products(program, lambda dtype, summed: True) is program
 
 
+@pk.operator
+def convolution(x: T["B", "C", "L", pk.i16], w: T["O", "C", 3, pk.i16]):
+    """A product once its taps lie beside each other."""
+    return pk.relu(pk.conv(x, w, padding=1, stride=2))
+
+
+@pytest.mark.parametrize(("op", "dims"), [
+    (op, {"B": 2, "M": 5, "K": 70, "N": 9, "L": 3}),
+    (convolution, {"B": 2, "C": 5, "L": 21, "O": 3}),
+], ids=["products", "convolution"])  # fmt: skip
 @pytest.mark.parametrize("target", ["cuda:sm_80", "hip:gfx942", "pallas:v5e"])
-def test_right(target: str) -> None:
-    dims = {"B": 2, "M": 5, "K": 70, "N": 9, "L": 3}
+def test_right(op: Operator, dims: dict[str, int], target: str) -> None:
     (row,) = pk.compare(op, targets=[target], dtype="f32", shape=dims).rows
     if row.error and row.error["kind"] == "tool-missing":
         pytest.skip(f"needs the tools of {target}")

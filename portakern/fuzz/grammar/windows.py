@@ -187,6 +187,25 @@ def conv_grouped(s: FuzzScope) -> Var:
     return s.let(f"pk.conv({x}, {w}{options(along)}, groups={groups}{more})", times(x, w), needs=needs)
 
 
+@production(2.0)
+def conv_of_integers(s: FuzzScope) -> Var:
+    """Of 8 bits mostly, as quantised networks have them, whose sums have more; in groups or channel by channel too."""
+    along, kind = walks(s, spatial(s)), pick(s.draw, ("i8", "u8", "i16", "i32"), (60, 15, 10, 15))
+    transposed = chance(s.draw, 20)
+    leasts = [a.least_transposed() for a in along] if transposed else _leasts(s, along)
+    groups, mine = pick(s.draw, (1, 2, 5), (70, 15, 15)), pick(s.draw, (4, 1, 16, 40))
+    sizes = [s.fresh_dim() for _ in along]
+    x = s.input((s.dim(), *sizes, groups * mine), kind)
+    w = s.input((*(a.window for a in along), mine, groups * pick(s.draw, (2, 1, 8))), kind, "w")
+    needs = [Need(size, least) for size, least in zip(sizes, leasts, strict=True) if least]
+    more = (f", groups={groups}" if groups > 1 else "") + (", transposed=True" if transposed else "")
+    y = s.let(f"pk.conv({x}, {w}{options(along)}{more}, dtype=pk.i32)", Range(-1e6, 1e6), needs=needs)
+    if chance(s.draw, 40):
+        return s.let(f"pk.relu({y})", Range(0.0, 1e6))
+    scale = s.input((y.shape[-1],), "f32", "scale")
+    return s.let(f"pk.cast({y}, pk.f32) * {scale}", Range(-5e6, 5e6))
+
+
 @production(2.5)
 def conv_block(s: FuzzScope) -> Var:
     """A convolution with what usually follows it: a bias, a norm, an activation, the array it was made from."""
