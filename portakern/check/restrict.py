@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from portakern.ir import tensor as t
@@ -111,11 +112,60 @@ def _expand(op: t.Expand, box: Box) -> Demand:
 
 
 def _reshape(op: t.Reshape, box: Box) -> Demand:
-    """Leading dims that stay as they are may be cut."""
+    """Dims that become others are cut to a run of elements that is a box on both sides."""
     before, after = _shape(op.x), _shape(op)
-    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
-    own = _widened(op, box, range(same, len(after)))
-    return own, [(*own[:same], *((0, n) for n in before[same:]))]
+    if 0 in before or any(hi <= lo for lo, hi in box):
+        return _full(op), [_full(op.x)]
+    own: list[tuple[int, int]] = []
+    given: list[tuple[int, int]] = []
+    for ins, outs in _groups(before, after):
+        part = box[len(own) : len(own) + len(outs)]
+        run = _run_of(outs, part)
+        grown: tuple[int, int] | None = None
+        while grown != run:
+            grown = run
+            for dims in (outs, ins):
+                run = _run_of(dims, _box_of(dims, run))
+        own += _box_of(outs, run)
+        given += _box_of(ins, run)
+    return tuple(own), [tuple(given)]
+
+
+def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[Sequence[int], Sequence[int]]]:
+    """The fewest dims on either side that hold the same elements, in order; dims of one element go with those before them."""
+    found: list[tuple[Sequence[int], Sequence[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(after):
+        m, n = min(i + 1, len(before)), min(j + 1, len(after))
+        while (a := prod(before[i:m])) != (b := prod(after[j:n])):
+            m, n = (m + 1, n) if a < b else (m, n + 1)
+        if m == len(before) or n == len(after):
+            m, n = (len(before), len(after)) if prod(before[m:]) == prod(after[n:]) == 1 else (m, n)
+        found.append((before[i:m], after[j:n]))
+        i, j = m, n
+    return found
+
+
+def _box_of(dims: Sequence[int], run: tuple[int, int]) -> Box:
+    """The smallest box that holds a run of elements and is one itself: one index along the first dims, all of the last."""
+    begin, end = run
+    found: list[tuple[int, int]] = []
+    for i in range(len(dims)):
+        stride = prod(dims[i + 1 :])
+        lo, hi = begin // stride, -(-end // stride)
+        found.append((lo, hi))
+        if hi - lo > 1:
+            return (*found, *((0, m) for m in dims[i + 1 :]))
+        begin, end = begin - lo * stride, end - lo * stride
+    return tuple(found)
+
+
+def _run_of(dims: Sequence[int], box: Box) -> tuple[int, int]:
+    """From the first element of a box to its last one."""
+    first = last = 0
+    for n, (lo, hi) in zip(dims, box, strict=True):
+        first, last = first * n + lo, last * n + hi - 1
+    return first, last + 1
 
 
 def _transpose(op: t.Transpose, box: Box) -> Demand:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -14,8 +15,10 @@ from portakern.check.restrict import cut, restrict
 from portakern.check.sampled import affordable, check_sampled, parts_of, program_reference
 from portakern.dtypes import numpy_dtype
 from portakern.ir import oracle
+from portakern.ir import tensor as t
+from portakern.ir.core import Arg, Block, Yield
 from portakern.ir.oracle import static
-from portakern.ir.tensor import tensor_type
+from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 from portakern.registry import registry
 from portakern.spec.inputs import make_inputs
 from portakern.spec.load import library, load_operator
@@ -86,6 +89,34 @@ def test_parts_are_affordable_and_hold_both_ends():
         for part in found:
             values = (*part.program.args, *part.program.results)
             assert sum(int(np.prod(static(tensor_type(v).shape))) for v in values) <= sampled.PART_ELEMENTS[-1]
+
+
+RESHAPES = (((12, 5), (3, 4, 5)), ((3, 4, 5), (12, 5)), ((6, 4), (4, 6)), ((2, 3, 4), (2, 12)), ((24,), (2, 3, 4)),
+            ((4, 1, 5), (4, 5)), ((8, 4, 1), (1, 8, 2, 2)), ((1, 7), (7,)), ((2, 3, 4, 5), (6, 20)),
+            ((3, 0), (0, 5)))  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), RESHAPES)
+def test_a_part_of_a_reshape_is_made_of_a_part(before: tuple[int, ...], after: tuple[int, ...]):
+    x = Arg("x", TensorType(before, "f32"))
+    y = t.Reshape(t.Map("neg", (x,)), after)
+    program = TensorProgram("f", Block((x,), (y.x, y, Yield((y,)))), ("out",))
+    given = {"x": np.arange(float(np.prod(before)), dtype=np.float32).reshape(before)}
+    (whole,) = oracle.evaluate(program, given).values()
+    for box in itertools.product(*([(a, b) for a in range(n + 1) for b in range(a, n + 1)] for n in after)):
+        part = restrict(program, "out", box)
+        few = {"x": cut(given["x"], part.inputs["x"])}
+        np.testing.assert_array_equal(oracle.evaluate(part.program, few)["out"], cut(whole, box))
+
+
+def test_of_rows_that_were_joined_a_part_reads_few():
+    @pk.operator
+    def product(x: pk.Tensor["B", "M", "K"], w: pk.Tensor["K", "N"]):
+        b, m, k = x.shape
+        return pk.reshape(pk.reshape(x, (b * m, k)) @ w, (b, m, w.shape[1]))
+
+    part = restrict(work_of(product, B=4, M=8, K=5, N=6).program, "out", [(1, 2), (3, 7), (0, 2)])
+    assert part.inputs == {"x": ((1, 2), (3, 7), (0, 5)), "w": ((0, 5), (0, 2))}
 
 
 def test_what_sums_over_everything_cannot_be_cut():
