@@ -78,3 +78,6 @@ def test_what_differs_between_slabs_is_joined(monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_array_equal(found.a.overflown, x > 8)
     np.testing.assert_array_equal(found.b, np.where(x < 6, x, x + 1))
     assert found.a.cancels
+
+    uneven = in_slabs(lambda v: Val(v, float(v[0])), (x,), x.shape)
+    np.testing.assert_array_equal(uneven.bound(), x // 3 * 3)

@@ -93,10 +93,12 @@ def _pasted(whole: Any, part: Any, place: Place, shape: tuple[int, ...], done: d
     holds somewhere, holds for the whole.  ``done`` says which part went into an array, which several may have been so far."""
     if _is_tree(whole):
         return _mapped(whole, lambda w, p: _pasted(w, p, place, shape, done), part)
-    if isinstance(part, np.ndarray) and part.ndim and not isinstance(whole, np.ndarray):
-        whole = np.full(shape, 0 if whole is None else whole, part.dtype)
+    if isinstance(whole, bool):
+        return whole or part
     if not isinstance(whole, np.ndarray) or not whole.ndim:
-        return whole or part if isinstance(whole, bool) else whole
+        if not np.ndim(part) and (part is whole or part == whole):
+            return whole
+        whole = np.full(shape, 0 if whole is None else whole, np.asarray(part).dtype)
     if done.get(id(whole), id(part)) != id(part):
         whole = whole.copy()
     if id(whole) not in done:
