@@ -12,6 +12,7 @@ from typing import Any
 
 from portakern.emit.running import with_last_values_picked, without_scans
 from portakern.emit.softmax import by_powers_of_two
+from portakern.errors import IRError
 from portakern.ir.core import Arg, Op
 from portakern.ir.size import Size
 from portakern.ir.tile import (
@@ -104,10 +105,15 @@ class PallasKernelPlan:
         return (*self.reads, *self.writes)
 
     def read_number(self, op: Load) -> int:
-        """Which of ``reads`` serves a load."""
+        """Which of ``reads`` serves a load.  Raises :class:`IRError` where none was planned for it."""
         assert isinstance(op.buffer, Arg)
-        dims = frozenset(a for a, _ in op.dims)
-        return next(n for n, r in enumerate(self.reads) if _key(r) == (op.buffer.name, op.indices, dims, op.gathers))
+        wanted = op.buffer.name, op.indices, frozenset(a for a, _ in op.dims), op.gathers
+        for n, r in enumerate(self.reads):
+            if _key(r) == wanted:
+                return n
+        at, planned = ", ".join(map(str, op.indices)), "; ".join(str(_key(r)) for r in self.reads)
+        raise IRError(f"no block of {op.buffer.name} at [{at}] is planned in {self.name}; planned are {planned}",
+                      where=str(op.loc or ""))  # fmt: skip
 
     def sizes(self, place: BlockAxes, spans: Mapping[str, Span] | None = None) -> str:
         """The shape of a block at ``place`` as source text; ``spans`` are those of a part of it."""

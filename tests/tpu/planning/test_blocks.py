@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from portakern.backends.tpu.planning.blocks import _legal_flat
+from portakern.backends.tpu.planning.kernel_plan import plan_kernel
 from portakern.backends.tpu.schedule import products
 from portakern.backends.tpu.schedule.families import block_elements
+from portakern.errors import IRError
+from portakern.ir.core import Arg
 from portakern.ir.schedule import Nest, NestAxis
+from portakern.ir.tile import Load
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.work import Problem, works
@@ -80,3 +85,12 @@ def test_blocks_grow_with_the_root_of_the_array() -> None:
     assert block_elements(nest(16 * 4096), roomy) == 4 * block_elements(nest(4096), roomy)
     assert block_elements(nest(16 * 4096), tight) < block_elements(nest(16 * 4096), roomy)
     assert block_elements(nest(4096, 2), roomy) > block_elements(nest(4096), roomy)  # only read: fewer bytes a step
+
+
+def test_a_load_that_no_block_is_planned_for_is_named() -> None:
+    (kernel,) = programs()["add_bias"].kernels
+    plan = plan_kernel(kernel, kernel.name, {}, lambda *said: pytest.fail(str(said)))
+    load = next(op for op in plan.kernel.body.walk() if isinstance(op, Load))
+    assert plan.read_number(load) == 0 and isinstance(load.buffer, Arg)
+    with pytest.raises(IRError, match=r"no block of another at \[.*\] is planned in add_bias; planned are"):
+        plan.read_number(replace(load, buffer=replace(load.buffer, name="another")))
