@@ -195,6 +195,16 @@ def test_a_product_that_is_computed_on_is_never_in_parts(op: Operator) -> None:
     np.testing.assert_allclose(run(made, inputs)["out"], evaluate(bound, inputs)["out"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("target", ["cuda:h200", "cuda:sm_100a", "triton:h200", "hip:gfx942"])
+@pytest.mark.parametrize("dims", [{"M": 64, "N": 64, "K": 512, "G": 9}, {"M": 16, "N": 128, "K": 2048, "G": 64}], ids=str)
+def test_by_default_it_is_in_none_either(target: str, dims: dict[str, int]) -> None:
+    """Few tiles of long sums are cut by default, where something else can be cut, too."""
+    kernel, *_ = program(sums_of_positive_products, target, "bf16", **dims).kernels
+    (dot,) = (op for op in kernel.body.walk() if isinstance(op, t.Dot))
+    walks = [op for op in kernel.body.walk() if isinstance(op, t.For) and op.axis == dot.axis]
+    assert walks and all(walk.lo is None for walk in walks)
+
+
 def test_few_rows_share_groups_out_by_default() -> None:
     made = program(weights_by_repeat(128, pk.i8), "cuda:h200", "bf16", M=4, N=1024, G=16)
     assert len(made.kernels) == 2 and made.kernels[0].axes[0].name == "part"
