@@ -99,7 +99,7 @@ def _plain(plan: KernelPlan) -> bool:
     """Whether a kernel is one that can be a part: of a known number of blocks, each of which its scalars alone tell apart."""
     if type(plan) is not CudaKernelPlan or not isinstance(plan.blocks, int):
         return False
-    return not any(p.words(s) for s in plan.body if not isinstance(s, p.Scalar))
+    return not any(BLOCK.text in p.words(s) for s in plan.body if not isinstance(s, p.Scalar))
 
 
 def _alike(first: KernelPlan, second: KernelPlan) -> bool:

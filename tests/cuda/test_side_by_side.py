@@ -28,6 +28,13 @@ def upsampled(x: T["N", "H", "W", "C"], w: T[3, 3, "C", "O"], b: T["O"]):
 
 
 @pk.operator
+def volumes_upsampled(x: T["N", "C", "D", "H", "W"], w: T["C", "O", 3, 3, 3], b: T["O"]):
+    """Eight phases over channels of volumes, whose pixels are found at words of the library inside the loops."""
+    y = pk.conv(x, w, stride=2, padding=1, transposed=True, layout="NCHW")
+    return pk.relu(y + pk.reshape(b, (1, -1, 1, 1, 1)))
+
+
+@pk.operator
 def one_after_the_other(x: T["M", "K"], v: T["K", "K"], w: T["K", "K"]):
     """The second piece is made of the first."""
     y = x @ v
@@ -57,12 +64,23 @@ def test_phases_are_parts_of_one_launch() -> None:
 
 
 @pytest.mark.quick
+def test_phases_of_planes_are_parts_too() -> None:
+    source, (*_, joined) = emitted(work(volumes_upsampled, {"N": 1, "C": 16, "D": 4, "H": 5, "W": 6, "O": 32}))
+    assert len(joined.parts) == 8 and len(source.launches) <= 2
+    assert "pk::kInside" in source.text
+
+
+@pytest.mark.quick
 def test_a_piece_that_another_is_made_of_stays_apart() -> None:
     _, joined = emitted(work(one_after_the_other, {"M": 16, "K": 32}))
     assert not joined
 
 
-@pytest.mark.parametrize("dims", [{"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}, {"N": 1, "H": 1, "W": 2, "C": 16, "O": 1}])
-def test_they_compute_what_was_asked(dims: Mapping[str, int]) -> None:
-    (row,) = Runner("checked", jobs=1).run([work(upsampled, dims)]).rows
+@pytest.mark.parametrize(("op", "dims"), [
+    (upsampled, {"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}),
+    (upsampled, {"N": 1, "H": 1, "W": 2, "C": 16, "O": 1}),
+    (volumes_upsampled, {"N": 1, "C": 5, "D": 2, "H": 3, "W": 1, "O": 6}),
+])  # fmt: skip
+def test_they_compute_what_was_asked(op: Operator, dims: Mapping[str, int]) -> None:
+    (row,) = Runner("checked", jobs=1).run([work(op, dims)]).rows
     assert row.correct and row.evidence == "interpreted", row.error
