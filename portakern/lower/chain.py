@@ -131,7 +131,7 @@ def _walk(frame: Frame, inner: Sequence[tt.Contract], level: Sequence[tt.Contrac
     n = frame.domain.role("n")[0]
     runs = [*frame.domain.role("reduced"), n]
     totals = nested(frame, runs, init, step, join, {n.name: limits(frame, _bounds(frame, level))})
-    frame.w.known.update(zip(folding.order, totals[:split], strict=True))
+    frame.w.known.update(folding.known(totals[:split]))
     frame.w.known.update((op, frame.b.cast(acc, wide(op.dtype))) for op, acc in zip(products, totals[split:], strict=True))
 
 

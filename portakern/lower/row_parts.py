@@ -23,7 +23,7 @@ from portakern.lower.domain import Domain, of_result, real
 from portakern.lower.elementwise import ONE, lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
 from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
-from portakern.lower.rows import identity, levels_of, lower_rows, rows_nest, walk
+from portakern.lower.rows import Carried, Count, fold_of, identity, levels_of, lower_rows, rows_nest, walk
 from portakern.lower.sliding import lower_sliding, results_of
 from portakern.lower.tiles import collapse, wide
 
@@ -47,7 +47,7 @@ class _InParts:
 
     def lowered(self) -> Lowered:
         program = self.request.program
-        levels = levels_of([op for op in program.body.ops if isinstance(op, tt.Fold)])
+        levels = levels_of([op for op in program.body.ops if isinstance(op, tt.Fold)], together=True)
         whole = self._of_whole_rows()
         for number, level in enumerate(levels, 1):
             suffix = str(number) if len(levels) > 1 else ""
@@ -85,7 +85,8 @@ class _InParts:
         self.request = replace(self.request, unrounded={**self.request.unrounded, **dtypes})
         mine = self._part(f"parts{suffix}", folds, outputs, self.known)
         partial, combine = self._reduce(mine)
-        arrays = {folds[mine.program.results.index(f)]: array for f, array in partial.items()}
+        mapped = dict(zip(mine.program.results, folds, strict=True))
+        arrays = {_of_stage(f, mapped): array for f, array in partial.items()}
         self.temporaries += arrays.values()
         made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, dtypes[n]), "temporary")
                 for n, f in zip(outputs, folds, strict=True)}  # fmt: skip
@@ -106,8 +107,8 @@ class _InParts:
                     names.setdefault(x.name, tuple(c.name for c in classes.of_operand(op, n)))
         return replace(self.request, name=f"{self.request.name}_{what}", program=program, classes=axis_classes(program, names))
 
-    def _reduce(self, request: Request) -> tuple[dict[tt.Fold, Array], Block]:
-        """The kernel whose blocks reduce parts of rows: what it stores for each reduction, and how parts join."""
+    def _reduce(self, request: Request) -> tuple[dict[Carried, Array], Block]:
+        """The kernel whose blocks reduce parts of rows: what it stores of what they carry, and how parts join."""
         folds = [op for op in request.program.body.ops if isinstance(op, tt.Fold)]
         domain, nest = rows_nest(request)
         schedule = request.choose(nest)
@@ -120,8 +121,9 @@ class _InParts:
         loops = [replace(along(r, schedule), kind="loop") for r in reduced]
         frame = Frame(request, domain, [part, *grid(parallel, schedule), *loops], schedule, "rows")
         walked = frame.b.axis[shared.name]
-        order = walk(frame, folds, reduced, {walked.name: range_of_part(frame, part, walked)})
-        found = {f: store_part(frame, part, f, frame.w.known[f], f.fn) for f in order}
+        totals = walk(frame, folds, reduced, {walked.name: range_of_part(frame, part, walked)})
+        found = {f: store_part(frame, part, fold_of(f), total, "count" if isinstance(f, Count) else f.fn)
+                 for f, total in totals.items()}  # fmt: skip
         combine = whole_loop(frame).combine
         self.kernels.append(frame.finish())
         return found, combine
@@ -131,10 +133,9 @@ class _InParts:
         own = parts_of(schedule)
         return own if own > 1 or not isinstance(steps, int) else max(1, min(self.parts, steps))
 
-    def _join(self, name: str, arrays: Mapping[tt.Fold, Array], made: Mapping[tt.Fold, Array], combine: Block,
+    def _join(self, name: str, arrays: Mapping[Carried, Array], made: Mapping[tt.Fold, Array], combine: Block,
               follow: Sequence[int]) -> None:  # fmt: skip
-        """The kernel that joins the parts of the reductions in ``arrays`` and stores them as ``made``, and the outputs that
-        ``follow``."""
+        """The kernel that joins the parts in ``arrays`` and stores reductions as ``made``, and the outputs that ``follow``."""
         whole, _ = rows_nest(self.request)
         domain = Domain(whole.role("parallel") or [ONE], whole.contiguous)
         mine = replace(self.request, name=name)
@@ -148,10 +149,11 @@ class _InParts:
         classes = mine.classes
         for f, array_name in self.known.items():
             frame.w.known[f] = frame.w.load(Arg(array_name, f.type), tt.tensor_type(f).shape, domain.coords(classes.of(f)))
-        at = {f: domain.coords(classes.of(f)) for f in arrays}
+        at = {f: domain.coords(classes.of(fold_of(f))) for f in arrays}
         totals = self._totals(frame, arrays, {f: (t.Index.of(part.name), *x) for f, x in at.items()}, combine)
         for f, total in zip(arrays, totals, strict=True):
-            frame.w.known[f] = frame.b.cast(total, wide(tt.tensor_type(f).dtype))
+            if isinstance(f, tt.Fold):
+                frame.w.known[f] = frame.b.cast(total, wide(tt.tensor_type(f).dtype))
         for f, array in made.items():
             frame.w.store(f, array.name, tt.tensor_type(f).shape, at[f])
         for number in follow:
@@ -162,20 +164,25 @@ class _InParts:
         return next(a for a in self.temporaries if a.name == name)
 
     @staticmethod
-    def _totals(frame: Frame, arrays: Mapping[tt.Fold, Array], coords: Mapping[tt.Fold, tuple], combine: Block
+    def _totals(frame: Frame, arrays: Mapping[Carried, Array], coords: Mapping[Carried, tuple], combine: Block
                 ) -> tuple[Op, ...]:  # fmt: skip
         """A walk over the parts: what ``combine`` makes of all before and the next one."""
         b = frame.b
         views = {f: collapse(array.type.shape, coords[f]) for f, array in arrays.items()}  # type: ignore[union-attr]
         first = next(iter(coords.values()))[0].axes[0]
 
-        def dims(f: tt.Fold) -> t.Dims:
+        def dims(f: Carried) -> t.Dims:
             return b.dims(*(a for i in views[f][1][1:] for a in i.axes))
 
         def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
             loaded = [b.load(frame.arrays.view(arrays[f].name, view), indices) for f, (view, indices) in views.items()]
             return inlined(b, combine, (*carried, *loaded))
 
-        init = [(f"part{n}", b.full(identity(f.fn, array.dtype), array.dtype, dims(f)))
+        init = [(f"part{n}", b.full(identity(fold_of(f).fn, array.dtype), array.dtype, dims(f)))
                 for n, (f, array) in enumerate(arrays.items())]  # fmt: skip
         return b.loop(first, init, step, combine=lambda left, right: inlined(b, combine, (*left, *right)))
+
+
+def _of_stage(carried: Carried, mapped: Mapping[Op, tt.Fold]) -> Carried:
+    """``carried`` by a part of the stage's program, as the stage knows it."""
+    return Count(mapped[carried.of]) if isinstance(carried, Count) else mapped[carried]

@@ -8,7 +8,7 @@ the sum of exponentials shifted by it are one level (online softmax), and so are
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as tt
@@ -49,7 +49,7 @@ def rows_nest(request: Request) -> tuple[Domain, Nest]:
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
     domain = _domain(request, folds)
     live = 1 + sum(1 for dims in request.accesses() if len(real(dims)) == len(domain.runs))
-    slide, levels = slide_in_rows(request, folds), len(levels_of(folds))
+    slide, levels = slide_in_rows(request, folds), len(levels_of(folds, _are_long(request, domain.role("reduced"))))
     nest = request.nest("rows", domain, live, passes=levels + 1, slides=slide.positions if slide else None)
     return domain, replace(nest, again=levels > 1 or _are_stored(program, request.classes, folds))
 
@@ -86,10 +86,10 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
 
 
 def _are_long(request: Request, reduced: Sequence[Run]) -> bool:
-    """Whether rows are so long that a walk less is worth the sums of its tiles, and short enough to be counted in i32."""
+    """Whether rows are so long that a walk less is worth the sums of its tiles."""
     elements = product(tuple(r.extent for r in reduced))
     io = request.nest("rows", Domain([*reduced]), 1).io_dtype
-    return isinstance(elements, int) and LONG <= elements * DTYPES[io].bytes < 2**31
+    return isinstance(elements, int) and elements * DTYPES[io].bytes >= LONG
 
 
 def levels_of(folds: Sequence[tt.Fold], together: bool = False) -> list[list[tt.Fold]]:
@@ -189,17 +189,36 @@ def nested(frame: Frame, runs: Sequence[Run], init: Sequence[tuple[str, Op]], bo
     return frame.b.loop(first.name, init, inner, lo, hi, combine)
 
 
+@dataclass(frozen=True)
+class Count:
+    """How many elements a walk has taken in for the sum ``of``, as a float: of its own columns where a thread walks alone."""
+
+    of: tt.Fold
+
+
+Carried = tt.Fold | Count
+"""What a walk carries."""
+
+
+def fold_of(carried: Carried) -> tt.Fold:
+    """The fold that has the axes of ``carried``, its dtype and its way to join."""
+    return carried.of if isinstance(carried, Count) else carried
+
+
 def walk(frame: Frame, folds: Sequence[tt.Fold], reduced: Sequence[Run], ranges: Mapping[str, Range] | None = None
-         ) -> list[tt.Fold]:  # fmt: skip
+         ) -> dict[Carried, Op]:  # fmt: skip
     """One walk over the reduced axes (``ranges`` of some) for ``folds``; their totals become known.  In the order carried."""
     folding = Folding(frame, folds)
-    totals = nested(frame, reduced, folding.init(), folding.step, None if folding.deviations else folding.join, ranges)
-    frame.w.known.update(zip(folding.order, totals, strict=True))
-    return folding.order
+    totals = nested(frame, reduced, folding.init(), folding.step, folding.join, ranges)
+    frame.w.known.update(folding.known(totals))
+    return dict(zip(folding.order, totals, strict=True))
 
 
 class Folding:
-    """What a walk carries for ``folds``: it begins with their identities, and a step takes in the tiles of one more place."""
+    """What a walk carries for ``folds``: it begins with their identities, and a step takes in the tiles of one more place.
+
+    Beside each sum around whose mean deviations are summed it carries a :class:`Count`.
+    """
 
     def __init__(self, frame: Frame, folds: Sequence[tt.Fold]) -> None:
         self.frame = frame
@@ -207,24 +226,33 @@ class Folding:
         self.places = {f: p for f in folds if (p := match_place(f)) and p.extreme in folds}
         self.deviations = {f: d for f in folds if (d := match_deviations(f)) and d.total in folds}
         self.plain = [f for f in folds if f not in self.online and f not in self.places and f not in self.deviations]
-        self.order = [*self.plain, *self.deviations, *self.online, *self.places]
+        counts = dict.fromkeys(Count(d.total) for d in self.deviations.values())
+        self.order: list[Carried] = [*self.plain, *counts, *self.deviations, *self.online, *self.places]
 
     def init(self) -> list[tuple[str, Op]]:
         b = self.frame.b
-        return [(name_of_total(f, i), b.full(identity(f.fn, _dtype(f)), _dtype(f), dims_of_total(self.frame, f)))
+        return [(name_of_total(f, i), b.full(identity(fold_of(f).fn, _dtype(f)), _dtype(f), dims_of_total(self.frame, f)))
                 for i, f in enumerate(self.order)]  # fmt: skip
+
+    def known(self, totals: Sequence[Op]) -> dict[Op, Op]:
+        """What ``totals``, in the order carried, are of the program."""
+        return {f: total for f, total in zip(self.order, totals, strict=True) if isinstance(f, tt.Fold)}
 
     def step(self, carried: tuple[Op, ...]) -> tuple[Op, ...]:
         frame, b, w = self.frame, self.frame.b, self.frame.w
         state = dict(zip(self.order, carried, strict=True))
-        new: dict[Op, Op] = {}
-        parts: dict[Op, Op] = {}
+        new: dict[Carried, Op] = {}
+        tile: dict[Carried, Op] = {}  # what the step's tile alone has
         for f in self.plain:
-            part = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
-            new[f] = b.binary(COMBINE[f.fn], *ordered(b, state[f], part))
-            parts[f] = part
+            tile[f] = reduce_tile(frame, f, w.value(f.x, operand_coords(frame, f)))
+            new[f] = b.binary(COMBINE[f.fn], *ordered(b, state[f], tile[f]))
         for f, found in self.deviations.items():
-            new[f] = self._deviations(f, found, state, parts[found.total])
+            count = Count(found.total)
+            if count not in tile:
+                tile[count] = reduce_tile(frame, found.total, b.const(1.0, _dtype(count)))
+                new[count] = b.binary("add", *ordered(b, state[count], tile[count]))
+            tile[f] = self._inside(f, found, tile)
+            new[f] = self._together(f, found, state, tile)
         for f, soft in self.online.items():
             top = new[soft.m]
             s = b.cast(w.value(soft.s, operand_coords(frame, soft.m)), _dtype(soft.m))  # rounded as its maximum is
@@ -239,40 +267,38 @@ class Folding:
             new[f] = b.binary("min", *ordered(b, before, part))
         return tuple(new[f] for f in self.order)
 
-    def _deviations(self, f: tt.Fold, found: Deviations, state: Mapping[tt.Fold, Op], total: Op) -> Op:
-        """The sum of squares around the mean of what was seen and of this tile, whose sum is ``total``."""
-        b, dtype, coords = self.frame.b, _dtype(f), operand_coords(self.frame, f)
-        count, before = (b.cast(x, dtype) for x in self._counts())
-        dims = t.tile_type(state[f]).dims
-        mean = b.binary("div", b.cast(total, dtype), count)
-        less = b.binary("sub", *b.together(b.cast(self.frame.w.value(found.x, coords), dtype), mean))
-        inside = reduce_tile(self.frame, f, b.binary("mul", less, less))
-        seen = b.binary("div", b.cast(state[found.total], dtype), b.binary("max", before, b.const(1.0, dtype)))
-        apart = b.binary("sub", b.fit(mean, dims) if dims else mean, seen)
-        weight = b.binary("div", b.binary("mul", before, count), b.binary("add", before, count))
-        between = b.binary("mul", b.binary("mul", apart, apart), weight)
-        return b.binary("add", b.binary("add", *ordered(b, state[f], inside)), between)
+    def _inside(self, f: tt.Fold, found: Deviations, tile: Mapping[Carried, Op]) -> Op:
+        """The sum of squares of the step's tile around its own mean."""
+        b, dtype = self.frame.b, _dtype(f)
+        x = b.cast(self.frame.w.value(found.x, operand_coords(self.frame, f)), dtype)
+        less = b.binary("sub", *b.together(x, self._mean(f, found, tile)))
+        return reduce_tile(self.frame, f, b.binary("mul", less, less))
 
-    def _counts(self) -> tuple[Op, Op]:
-        """How many elements this tile has, and how many were seen before it; both in i32."""
-        b, runs = self.frame.b, self.frame.domain.role("reduced")
-        walked = [b.axis[r.name] for r in runs if b.axis[r.name].kind == "loop"]
-        inside = product(tuple(r.extent for r in runs if b.axis[r.name].kind != "loop"))  # of one coordinate of those walked
-        here, before = b.scalar_size(inside), b.scalar_size(0)
-        for number, axis in enumerate(reversed(walked)):
-            start = b.add(t.Start(axis.name))
-            passed = start if inside == 1 else b.binary("mul", start, b.scalar_size(inside))
-            before = b.binary("add", before, passed) if number else passed
-            if axis.tile > 1:
-                left = b.binary("min", b.scalar_size(axis.tile), b.binary("sub", b.scalar_size(axis.extent), start))
-                here = left if inside == 1 else b.binary("mul", left, here)
-            inside = inside * axis.extent
-        return here, before
+    def _mean(self, f: tt.Fold, found: Deviations, side: Mapping[Carried, Op]) -> Op:
+        """The mean of what ``side`` has, 0 of nothing."""
+        b, dtype = self.frame.b, _dtype(f)
+        count = b.binary("max", side[Count(found.total)], b.const(1.0, dtype))
+        return b.binary("div", *b.together(b.cast(side[found.total], dtype), count))
+
+    def _together(self, f: tt.Fold, found: Deviations, one: Mapping[Carried, Op], two: Mapping[Carried, Op]) -> Op:
+        """The sum of squares around the mean of both sides."""
+        b, dims = self.frame.b, t.tile_type(one[f]).dims
+
+        def fit(x: Op) -> Op:
+            return b.fit(x, dims) if dims else x
+
+        n, m = (fit(side[Count(found.total)]) for side in (one, two))
+        apart = b.binary("sub", *(fit(self._mean(f, found, side)) for side in (two, one)))
+        both = b.binary("max", b.binary("add", n, m), b.const(1.0, _dtype(f)))
+        between = b.binary("mul", b.binary("mul", apart, apart), b.binary("div", b.binary("mul", n, m), both))
+        return b.binary("add", b.binary("add", *ordered(b, one[f], two[f])), between)
 
     def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
         b = self.frame.b
         one, two = dict(zip(self.order, left, strict=True)), dict(zip(self.order, right, strict=True))
-        new: dict[Op, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in self.plain}
+        new: dict[Carried, Op] = {f: b.binary(COMBINE[f.fn], one[f], two[f]) for f in self.plain}
+        new |= {c: b.binary("add", one[c], two[c]) for c in self.order if isinstance(c, Count)}
+        new |= {f: self._together(f, found, one, two) for f, found in self.deviations.items()}
         for f, soft in self.online.items():
             top = new[soft.m]
             parts = [b.select(b.compare("eq", side[soft.m], top), side[f], _shifted(b, soft, side[f], side[soft.m], top))
@@ -284,12 +310,12 @@ class Folding:
         return tuple(new[f] for f in self.order)
 
 
-def _dtype(fold: tt.Fold) -> str:
-    return wide(tt.tensor_type(fold).dtype)
+def _dtype(carried: Carried) -> str:
+    return wide(tt.tensor_type(fold_of(carried)).dtype)
 
 
-def dims_of_total(frame: Frame, fold: tt.Fold) -> t.Dims:
-    mine = frame.request.classes.of(fold)
+def dims_of_total(frame: Frame, carried: Carried) -> t.Dims:
+    mine = frame.request.classes.of(fold_of(carried))
     return frame.b.dims(*(r.name for r in frame.domain.runs if any(c in mine for c in r.classes)))
 
 
@@ -297,9 +323,10 @@ def ordered(b, state: Op, part: Op) -> tuple[Op, Op]:
     return state, b.fit(part, t.tile_type(state).dims) if t.tile_type(state).dims else part
 
 
-def name_of_total(fold: tt.Fold, number: int) -> str:
-    if match_place(fold):
-        return f"place{number or ''}"
+def name_of_total(carried: Carried, number: int) -> str:
+    fold = fold_of(carried)
+    if isinstance(carried, Count) or match_place(fold):
+        return f"{'count' if isinstance(carried, Count) else 'place'}{number or ''}"
     return f"{ {'sum': 'total', 'max': 'top', 'min': 'bottom'}.get(fold.fn, fold.fn) }{number or ''}".replace(" ", "")
 
 

@@ -107,6 +107,45 @@ def test_softmax_is_three_kernels() -> None:
     assert [a.dtype for a in program.by_role("temporary")] == ["f32"] * 4
 
 
+@pk.operator
+def variance_and_mean(x: pk.Tensor["M", "N"]):
+    return pk.var(x, axis=1), pk.mean(x, axis=1)
+
+
+@pk.operator
+def norm_of_groups(x: pk.Tensor["M", "C", "P"], w: pk.Tensor["C"]):
+    """Weights keep a group's channels from being one axis with its pixels."""
+    less = x - pk.mean(x, axis=(1, 2), keepdims=True)
+    return less * pk.rsqrt(pk.mean(less * less, axis=(1, 2), keepdims=True) + 1e-5) * w[None, :, None]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("op", "dims", "kernels"), [
+    (variance_and_mean, {"M": 5, "N": 50}, 2), (norm_of_groups, {"M": 3, "C": 2, "P": 75}, 3),
+    (load_operator("layer_norm"), {"M": 3, "N": 75}, 3),
+])  # fmt: skip
+def test_deviations_are_summed_in_the_walk_of_their_mean(op: Operator, dims: dict[str, int], kernels: int) -> None:
+    program = checked(op, dims, 4, "f32")
+    assert len(program.kernels) == kernels
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_parts_of_deviations_are_joined_without_loss_far_from_zero(parts: int) -> None:
+    """Around the mean of all, and not as a difference of two large sums."""
+    bound = variance_and_mean.program({"M": 2, "N": 50}, dtype="f32")
+    x = (1e5 + np.random.default_rng(0).standard_normal((2, 50)) * [[1.0], [30.0]]).astype(np.float32)
+    x[1, 48:] -= 1e5  # the last part is elsewhere
+    got, _ = run(lower(bound, in_parts(parts)), {"x": x}, {}).values()
+    np.testing.assert_allclose(got, np.var(x.astype(np.float64), axis=1), rtol=2e-2)
+
+
+@pytest.mark.quick
+def test_each_thread_sums_the_deviations_of_its_own_columns() -> None:
+    text = str(pk.emit("layer_norm", "cuda:h200", dtype="f32", M=16, N=1 << 22))
+    parts = text[text.index("layer_norm_parts(") : text.index("layer_norm_join(")]
+    assert parts.count("pk::reduce_own<pk::Sum>") == 3 and "pk::reduce_cols" not in parts
+
+
 def test_more_parts_than_tiles_are_refused() -> None:
     def choose(nest: Nest) -> Schedule:
         return replace(chooser(8)(nest), options=(("split_k", 11),))

@@ -78,7 +78,7 @@ class Alone(Maps):
         if not is_a_part(walk[-1].body, op.combine):
             return None
         reduces = [x for x in inside if isinstance(x, t.Reduce)]
-        places = {self.layouts.place(x.x) for x in reduces}
+        places = {self.layouts.place(x.x) or self._any_place(dims_of(x.x)) for x in reduces if dims_of(x.x)}
         if len(places) != 1 or any(len(dims_of(x.x)) != 1 for x in reduces):
             return None
         if any(x.axis not in axes and not only_joined(x, walk[-1].body) for x in reduces):

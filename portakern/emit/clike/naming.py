@@ -20,7 +20,7 @@ def wishes(op: Op, variable: Mapping[Op, str]) -> list[str]:
     match op:
         case t.Unary(fn=fn):
             return [f"{fn}_{stem}"]
-        case t.Binary(fn="div", lhs=t.Reduce(fn="sum") as x, rhs=n) if floating(n) and x in variable:
+        case t.Binary(fn="div", lhs=t.Reduce(fn="sum") as x, rhs=n) if (floating(n) or _counted(n)) and x in variable:
             return [variable[x].replace("sum", "mean"), f"{stem}_mean"]  # a sum over a count
         case t.Binary(fn="mul", lhs=x, rhs=y) if x is y:
             return [f"{stem}_squared"]
@@ -91,6 +91,16 @@ def note(root: Op, members: frozenset[Op]) -> str:
             return "0 where it is finite, else NaN"
     masks = {(op.axis, op.value) for op in members if isinstance(op, t.Mask)}
     return "; ".join(f"beyond the end of {axis}: {value:g}" for axis, value in sorted(masks))
+
+
+def ones(op: Op) -> bool:
+    """Whether ``op`` is 1 for every element there is, so that its sum counts them."""
+    return _constant(op.x if isinstance(op, t.Mask) else op) == 1
+
+
+def _counted(op: Op) -> bool:
+    """Whether ``op`` is how many elements there are, at least one."""
+    return isinstance(op, t.Binary) and op.fn == "max" and any(isinstance(x, t.Reduce) and ones(x.x) for x in op.operands)
 
 
 def _constant(op: Op) -> float | None:

@@ -9,7 +9,7 @@ from portakern.emit.clike.grid import note_of, unfolded
 from portakern.emit.clike.layouts import Place, dims_of, floating
 from portakern.emit.clike.loops import Loops
 from portakern.emit.clike.names import CNames
-from portakern.emit.clike.naming import base
+from portakern.emit.clike.naming import base, ones
 from portakern.emit.clike.regions import elementwise
 from portakern.emit.clike.terms import ZERO, Apply, Name, PlanTerm, Word, call, multiply, size_term, whole
 from portakern.ir import tile as t
@@ -147,7 +147,7 @@ class Planner(Loops):
             source = self._any_place(dims_of(op.x))
         value = self.value(op.x, source)
         gone = "rows" if source.layout.axes[0] == op.axis else "cols"
-        word = f"{'col' if gone == 'rows' else 'row'}_{op.fn}"
+        word = f"{'col' if gone == 'rows' else 'row'}_{'count' if op.fn == 'sum' and ones(op.x) else op.fn}"
         name, define = self.name(op, word, f"{word}_{base(op.x, self.variable)}")
         self.add(p.Reduce(name, t.tile_type(op).dtype, op.fn, gone, value, source, self.layouts.place(op), define,
                           own=self.alone))
