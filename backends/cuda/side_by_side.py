@@ -1,37 +1,45 @@
-"""Kernels one after the other that need nothing of each other become one launch, whose first blocks do the work of the first.
+"""Kernels one after the other that need nothing of each other become one launch.
 
 The end of a kernel and the start of the next leave a device half idle for some microseconds, which is much for copies of
-operands that take 17 each (see :mod:`.hopper.packing`).  Products that make pieces of one array, as the phases of a transposed
-convolution do, have few blocks each and fill a device together.
+operands that take 17 each (see :mod:`.hopper.packing`): the first blocks do the work of the first.  Products that make pieces
+of one array, as the phases of a transposed convolution do, have few blocks each and fill a device together.  Where they have
+about as many, their blocks take turns: the phases read the same pixels and write every other element of the same lines, of
+which memory gets whole sectors if they are written at about the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import add, whole
+from portakern.emit.clike.terms import PlanTerm, add, divide, remainder, whole
 from portakern.ir.program import moved
 
 from .plans import BLOCK, CudaKernelPlan, scratch_bytes, shared_operand_bytes
 
+IDLE = 1.25
+"""How many more blocks than have work a launch may have, for blocks to take turns."""
+
 
 @dataclass(frozen=True)
 class SideBySide(CudaKernelPlan):
-    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``."""
+    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``; or every ``turns``-th block
+    each, of which the last ones of a part that has fewer do nothing."""
 
     parts: tuple[KernelPlan, ...] = ()
+    turns: int = 0
 
     def scopes(self) -> tuple[p.Scope, ...]:
         return tuple(replace(scope, given=frozenset({*scope.given, *(s.name for s in part.shared)}))
                      for part in self.parts for scope in part.scopes())  # fmt: skip
 
     def __str__(self) -> str:
-        return f"side by side in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
+        how = "taking turns" if self.turns else "side by side"
+        return f"{how} in one launch of {self.blocks} blocks: {self.name}\n" + "".join(map(str, self.parts))
 
 
 def joined(plan: p.ProgramPlan) -> p.ProgramPlan:
@@ -114,11 +122,13 @@ def _alike(first: KernelPlan, second: KernelPlan) -> bool:
 def _join(parts: Sequence[KernelPlan]) -> SideBySide:
     parts = tuple(replace(x, beside=True) for x in parts if isinstance(x, CudaKernelPlan))
     first = max(parts, key=shared_operand_bytes)
-    blocks = sum(x.blocks for x in parts if isinstance(x.blocks, int))
+    blocks = [x.blocks for x in parts if isinstance(x.blocks, int)]
+    turns = len(parts) if first.family == "contraction" and len(parts) * max(blocks) <= IDLE * sum(blocks) else 0
     params = tuple(dict.fromkeys(q for x in parts for q in x.params))
     layouts = tuple(dict.fromkeys(layout for x in parts for layout in x.layouts))
-    fields = {**vars(first), "layouts": layouts, "name": _name([x.name for x in parts]), "params": params, "blocks": blocks}
-    return SideBySide(**fields, parts=tuple(parts))
+    fields = {**vars(first), "layouts": layouts, "name": _name([x.name for x in parts]), "params": params,
+              "blocks": turns * max(blocks) if turns else sum(blocks)}  # fmt: skip
+    return SideBySide(**fields, parts=tuple(parts), turns=turns)
 
 
 def _name(names: Sequence[str]) -> str:
@@ -131,20 +141,29 @@ def _name(names: Sequence[str]) -> str:
 def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
     """Lines of the kernel; ``printer`` prints the parts' statements."""
     lines = printer.opening(k)
-    begin = 0
-    for n, part in enumerate(k.parts):
-        assert isinstance(part.blocks, int)
-        end = begin + part.blocks
-        head = "} else {" if n + 1 == len(k.parts) else f"{'} else ' if n else ''}if (blockIdx.x < {end}) {{"
+    for n, (part, (whose, block)) in enumerate(zip(k.parts, _blocks(k), strict=True)):
+        head = f"{'} else ' if n else ''}if ({whose}) {{" if whose else "} else {"
         printer.plan, printer.names = part, part.free_names()
-        body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_shifted(s, begin) for s in part.body])]
+        body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_of_block(s, block) for s in part.body])]
         lines += indented([f"{head}  // {part.name}", *indented(body)])
-        begin = end
     return [*lines, "    }", "}"]
 
 
-def _shifted(s: p.Statement, begin: int) -> p.Statement:
-    """``s`` of a part whose first block is ``begin``."""
-    if not begin or not isinstance(s, p.Scalar):
+def _blocks(k: SideBySide) -> Iterator[tuple[str, PlanTerm]]:
+    """For each part, which blocks are its own (empty: all others), and which of them a block is."""
+    begin = 0
+    for n, part in enumerate(k.parts):
+        assert isinstance(part.blocks, int)
+        if k.turns:
+            turn = divide(BLOCK, whole(k.turns))
+            yield f"{remainder(BLOCK, whole(k.turns))} == {n} && {turn} < {part.blocks}", turn
+            continue
+        yield f"{BLOCK} < {begin + part.blocks}" if n + 1 < len(k.parts) else "", add(BLOCK, whole(-begin)) if begin else BLOCK
+        begin += part.blocks
+
+
+def _of_block(s: p.Statement, block: PlanTerm) -> p.Statement:
+    """``s`` of a part, of which ``block`` is the index of the block."""
+    if block == BLOCK or not isinstance(s, p.Scalar):
         return s
-    return replace(s, value=s.value.rewritten(lambda x: add(x, whole(-begin)) if x == BLOCK else x))
+    return replace(s, value=s.value.rewritten(lambda x: block if x == BLOCK else x))

@@ -57,10 +57,10 @@ def test_phases_are_parts_of_one_launch() -> None:
     source, (joined,) = emitted(work(upsampled, {"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}))
     assert len(joined.parts) == 4 and len(source.launches) <= 2
     launch = next(x for x in source.launches if x.kernel == joined.name)
-    blocks = [p.blocks for p in joined.parts]
-    assert launch.grid[0] == sum(b for b in blocks if isinstance(b, int))
+    blocks = [b for p in joined.parts if isinstance(b := p.blocks, int)]
+    assert launch.grid[0] == 4 * max(blocks), "they take turns, and some blocks of the smaller phases do nothing"
     assert 0 < launch.shared_bytes <= 2 * 2 * 4 * 16 * 20 * 2, "the parts' operands lie in the same place"
-    assert f"blockIdx.x - {blocks[0]};" in source.text
+    assert f"blockIdx.x % 4 == 3 && blockIdx.x / 4 < {blocks[3]}" in source.text
 
 
 @pytest.mark.quick
@@ -68,6 +68,19 @@ def test_phases_of_planes_are_parts_too() -> None:
     source, (*_, joined) = emitted(work(volumes_upsampled, {"N": 1, "C": 16, "D": 4, "H": 5, "W": 6, "O": 32}))
     assert len(joined.parts) == 8 and len(source.launches) <= 2
     assert "pk::kInside" in source.text
+
+
+@pk.operator
+def beside_a_long_one(x: T["M", "K"], y: T["P", "K"], w: T["K", "N"]):
+    return pk.concat([x @ w, y @ w], axis=0)
+
+
+@pytest.mark.quick
+def test_parts_of_unlike_sizes_come_one_after_the_other() -> None:
+    source, (joined,) = emitted(work(beside_a_long_one, {"M": 64, "P": 640, "K": 32, "N": 64}))
+    first, second = (b for p in joined.parts if isinstance(b := p.blocks, int))
+    assert source.launches[0].grid[0] == first + second and f"blockIdx.x < {first}" in source.text
+    assert f"blockIdx.x - {first};" in source.text
 
 
 @pytest.mark.quick
@@ -79,6 +92,7 @@ def test_a_piece_that_another_is_made_of_stays_apart() -> None:
 @pytest.mark.parametrize(("op", "dims"), [
     (upsampled, {"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}),
     (upsampled, {"N": 1, "H": 1, "W": 2, "C": 16, "O": 1}),
+    (beside_a_long_one, {"M": 3, "P": 130, "K": 8, "N": 5}),
     (volumes_upsampled, {"N": 1, "C": 5, "D": 2, "H": 3, "W": 1, "O": 6}),
 ])  # fmt: skip
 def test_they_compute_what_was_asked(op: Operator, dims: Mapping[str, int]) -> None:
