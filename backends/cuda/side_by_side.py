@@ -3,23 +3,27 @@
 The end of a kernel and the start of the next leave a device half idle for some microseconds, which is much for copies of
 operands that take 17 each (see :mod:`.hopper.packing`): the first blocks do the work of the first.  Products that make pieces
 of one array, as the phases of a transposed convolution do, have few blocks each and fill a device together.  Where they have
-about as many, their blocks take turns: the phases read the same pixels and write every other element of the same lines, of
-which memory gets whole sectors if they are written at about the same time.
+about as many, they take turns, some blocks of each: the phases read the same pixels and write every other element of the same
+lines, of which memory gets whole sectors if they are written at about the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
+from portakern.emit.clike.names import CNames
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import PlanTerm, add, divide, remainder, whole
+from portakern.emit.clike.terms import Name, PlanTerm, add, whole
 from portakern.ir.program import moved
 
 from .plans import BLOCK, CudaKernelPlan, scratch_bytes, shared_operand_bytes
+
+TURN = 256
+"""Blocks of a part before those of the next: about as many as a device has at once, so that a unit runs one text at a time."""
 
 IDLE = 1.25
 """How many more blocks than have work a launch may have, for blocks to take turns."""
@@ -27,8 +31,8 @@ IDLE = 1.25
 
 @dataclass(frozen=True)
 class SideBySide(CudaKernelPlan):
-    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``; or every ``turns``-th block
-    each, of which the last ones of a part that has fewer do nothing."""
+    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``; or, where they take ``turns``,
+    that many blocks of each after those of the one before, of which the last ones of a part that has fewer do nothing."""
 
     parts: tuple[KernelPlan, ...] = ()
     turns: int = 0
@@ -123,11 +127,12 @@ def _join(parts: Sequence[KernelPlan]) -> SideBySide:
     parts = tuple(replace(x, beside=True) for x in parts if isinstance(x, CudaKernelPlan))
     first = max(parts, key=shared_operand_bytes)
     blocks = [x.blocks for x in parts if isinstance(x.blocks, int)]
-    turns = len(parts) if first.family == "contraction" and len(parts) * max(blocks) <= IDLE * sum(blocks) else 0
+    each = -(-max(blocks) // TURN) * TURN
+    turns = TURN if first.family == "contraction" and len(parts) * each <= IDLE * sum(blocks) else 0
     params = tuple(dict.fromkeys(q for x in parts for q in x.params))
     layouts = tuple(dict.fromkeys(layout for x in parts for layout in x.layouts))
     fields = {**vars(first), "layouts": layouts, "name": _name([x.name for x in parts]), "params": params,
-              "blocks": turns * max(blocks) if turns else sum(blocks)}  # fmt: skip
+              "blocks": len(parts) * each if turns else sum(blocks)}  # fmt: skip
     return SideBySide(**fields, parts=tuple(parts), turns=turns)
 
 
@@ -141,25 +146,32 @@ def _name(names: Sequence[str]) -> str:
 def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
     """Lines of the kernel; ``printer`` prints the parts' statements."""
     lines = printer.opening(k)
-    for n, (part, (whose, block)) in enumerate(zip(k.parts, _blocks(k), strict=True)):
+    own = _own_blocks(k)
+    if k.turns:
+        names, n = CNames({q.name for q in k.params}), len(k.parts)
+        which, block = names.fresh("part", "phase"), names.fresh("own_block")
+        lines += indented([f"// {k.turns} blocks of each part, then the next {k.turns}",
+                           f"const uint32_t {which} = blockIdx.x / {k.turns} % {n};",
+                           f"const uint32_t {block} = blockIdx.x / {k.turns * n} * {k.turns} + blockIdx.x % {k.turns};"])
+        own = [(f"{which} == {number} && {block} < {part.blocks}", Name(block)) for number, part in enumerate(k.parts)]
+    for n, (part, (whose, index)) in enumerate(zip(k.parts, own, strict=True)):
         head = f"{'} else ' if n else ''}if ({whose}) {{" if whose else "} else {"
         printer.plan, printer.names = part, part.free_names()
-        body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_of_block(s, block) for s in part.body])]
+        body = [*printer.usings(part), *printer.shared(part), "", *printer.statements([_of_block(s, index) for s in part.body])]
         lines += indented([f"{head}  // {part.name}", *indented(body)])
     return [*lines, "    }", "}"]
 
 
-def _blocks(k: SideBySide) -> Iterator[tuple[str, PlanTerm]]:
-    """For each part, which blocks are its own (empty: all others), and which of them a block is."""
+def _own_blocks(k: SideBySide) -> list[tuple[str, PlanTerm]]:
+    """For each part of those after each other, which blocks are its own (empty: all others), and which of them a block is."""
+    found: list[tuple[str, PlanTerm]] = []
     begin = 0
     for n, part in enumerate(k.parts):
         assert isinstance(part.blocks, int)
-        if k.turns:
-            turn = divide(BLOCK, whole(k.turns))
-            yield f"{remainder(BLOCK, whole(k.turns))} == {n} && {turn} < {part.blocks}", turn
-            continue
-        yield f"{BLOCK} < {begin + part.blocks}" if n + 1 < len(k.parts) else "", add(BLOCK, whole(-begin)) if begin else BLOCK
-        begin += part.blocks
+        end = begin + part.blocks
+        found.append((f"blockIdx.x < {end}" if n + 1 < len(k.parts) else "", add(BLOCK, whole(-begin)) if begin else BLOCK))
+        begin = end
+    return found
 
 
 def _of_block(s: p.Statement, block: PlanTerm) -> p.Statement:

@@ -58,9 +58,20 @@ def test_phases_are_parts_of_one_launch() -> None:
     assert len(joined.parts) == 4 and len(source.launches) <= 2
     launch = next(x for x in source.launches if x.kernel == joined.name)
     blocks = [b for p in joined.parts if isinstance(b := p.blocks, int)]
-    assert launch.grid[0] == 4 * max(blocks), "they take turns, and some blocks of the smaller phases do nothing"
+    assert launch.grid[0] == sum(blocks), "too few to take turns"
     assert 0 < launch.shared_bytes <= 2 * 2 * 4 * 16 * 20 * 2, "the parts' operands lie in the same place"
-    assert f"blockIdx.x % 4 == 3 && blockIdx.x / 4 < {blocks[3]}" in source.text
+    assert f"blockIdx.x - {blocks[0]};" in source.text
+
+
+@pytest.mark.quick
+def test_large_phases_take_turns() -> None:
+    source, (joined,) = emitted(work(upsampled, {"N": 16, "H": 63, "W": 61, "C": 16, "O": 16}))
+    blocks = [b for p in joined.parts if isinstance(b := p.blocks, int)]
+    launch = next(x for x in source.launches if x.kernel == joined.name)
+    rounds = -(-max(blocks) // 256)
+    assert launch.grid[0] == 4 * 256 * rounds < 1.25 * sum(blocks), "some blocks of the smaller phases do nothing"
+    assert "const uint32_t part = blockIdx.x / 256 % 4;" in source.text
+    assert f"part == 3 && own_block < {blocks[3]}" in source.text
 
 
 @pytest.mark.quick
@@ -92,6 +103,7 @@ def test_a_piece_that_another_is_made_of_stays_apart() -> None:
 @pytest.mark.parametrize(("op", "dims"), [
     (upsampled, {"N": 2, "H": 9, "W": 7, "C": 5, "O": 6}),
     (upsampled, {"N": 1, "H": 1, "W": 2, "C": 16, "O": 1}),
+    (upsampled, {"N": 2, "H": 63, "W": 64, "C": 3, "O": 3}),  # which take turns
     (beside_a_long_one, {"M": 3, "P": 130, "K": 8, "N": 5}),
     (volumes_upsampled, {"N": 1, "C": 5, "D": 2, "H": 3, "W": 1, "O": 6}),
 ])  # fmt: skip
