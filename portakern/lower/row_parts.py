@@ -19,13 +19,14 @@ from portakern.ir.schedule import Schedule
 from portakern.ir.size import Size
 from portakern.lower.classes import AxisClass, axis_classes
 from portakern.lower.cuts import program_of
-from portakern.lower.domain import Domain, of_result, real
-from portakern.lower.elementwise import ONE, lower_elementwise
+from portakern.lower.domain import of_result, real
+from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.kernel import Frame, Lowered, Request, along, at_most, grid
-from portakern.lower.parts import inlined, parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
-from portakern.lower.rows import Carried, Count, fold_of, identity, levels_of, lower_rows, rows_nest, walk
+from portakern.lower.parts import parts_axis, parts_of, range_of_part, store_part, whole_loop, with_copies
+from portakern.lower.row_joins import join_rows
+from portakern.lower.rows import Carried, Count, fold_of, levels_of, lower_rows, rows_nest, walk
 from portakern.lower.sliding import lower_sliding, results_of
-from portakern.lower.tiles import collapse, wide
+from portakern.lower.tiles import wide
 
 
 def lower_rows_or_parts(request: Request) -> Lowered:
@@ -91,7 +92,9 @@ class _InParts:
         made = {f: Array(n, t.BufferType(tt.tensor_type(f).shape, dtypes[n]), "temporary")
                 for n, f in zip(outputs, folds, strict=True)}  # fmt: skip
         done = len(follow) == len(self.request.program.outputs)
-        self._join(f"{self.request.name}_join{suffix}", arrays, {} if done else made, combine, follow)
+        known = {f: next(a for a in self.temporaries if a.name == name) for f, name in self.known.items()}
+        mine = replace(self.request, name=f"{self.request.name}_join{suffix}")
+        self.kernels.append(join_rows(mine, arrays, {} if done else made, known, combine, follow))
         if not done:
             self.known.update(zip(folds, outputs, strict=True))
             self.temporaries += made.values()
@@ -132,55 +135,6 @@ class _InParts:
         """How many parts a level has: as its own schedule asks, else that of the whole stage, as far as there are steps."""
         own = parts_of(schedule)
         return own if own > 1 or not isinstance(steps, int) else max(1, min(self.parts, steps))
-
-    def _join(self, name: str, arrays: Mapping[Carried, Array], made: Mapping[tt.Fold, Array], combine: Block,
-              follow: Sequence[int]) -> None:  # fmt: skip
-        """The kernel that joins the parts in ``arrays`` and stores reductions as ``made``, and the outputs that ``follow``."""
-        whole, _ = rows_nest(self.request)
-        domain = Domain(whole.role("parallel") or [ONE], whole.contiguous)
-        mine = replace(self.request, name=name)
-        schedule = mine.choose(mine.nest("elementwise", domain, 2 + len(arrays)))
-        at_most(schedule, domain.runs, 2, "axes")
-        parts = next(iter(arrays.values())).type.shape[0]  # type: ignore[union-attr]
-        part = replace(parts_axis(domain, parts), kind="loop")
-        frame = Frame(mine, domain, [*grid(domain.runs, schedule), part], schedule, "elementwise")
-        known = {name: self._made(name).type for name in self.known.values()}
-        frame.arrays.types = {**frame.arrays.types, **known, **{a.name: a.type for a in (*arrays.values(), *made.values())}}
-        classes = mine.classes
-        for f, array_name in self.known.items():
-            frame.w.known[f] = frame.w.load(Arg(array_name, f.type), tt.tensor_type(f).shape, domain.coords(classes.of(f)))
-        at = {f: domain.coords(classes.of(fold_of(f))) for f in arrays}
-        totals = self._totals(frame, arrays, {f: (t.Index.of(part.name), *x) for f, x in at.items()}, combine)
-        for f, total in zip(arrays, totals, strict=True):
-            if isinstance(f, tt.Fold):
-                frame.w.known[f] = frame.b.cast(total, wide(tt.tensor_type(f).dtype))
-        for f, array in made.items():
-            frame.w.store(f, array.name, tt.tensor_type(f).shape, at[f])
-        for number in follow:
-            frame.store(number)
-        self.kernels.append(frame.finish())
-
-    def _made(self, name: str) -> Array:
-        return next(a for a in self.temporaries if a.name == name)
-
-    @staticmethod
-    def _totals(frame: Frame, arrays: Mapping[Carried, Array], coords: Mapping[Carried, tuple], combine: Block
-                ) -> tuple[Op, ...]:  # fmt: skip
-        """A walk over the parts: what ``combine`` makes of all before and the next one."""
-        b = frame.b
-        views = {f: collapse(array.type.shape, coords[f]) for f, array in arrays.items()}  # type: ignore[union-attr]
-        first = next(iter(coords.values()))[0].axes[0]
-
-        def dims(f: Carried) -> t.Dims:
-            return b.dims(*(a for i in views[f][1][1:] for a in i.axes))
-
-        def step(carried: tuple[Op, ...]) -> tuple[Op, ...]:
-            loaded = [b.load(frame.arrays.view(arrays[f].name, view), indices) for f, (view, indices) in views.items()]
-            return inlined(b, combine, (*carried, *loaded))
-
-        init = [(f"part{n}", b.full(identity(fold_of(f).fn, array.dtype), array.dtype, dims(f)))
-                for n, (f, array) in enumerate(arrays.items())]  # fmt: skip
-        return b.loop(first, init, step, combine=lambda left, right: inlined(b, combine, (*left, *right)))
 
 
 def _of_stage(carried: Carried, mapped: Mapping[Op, tt.Fold]) -> Carried:

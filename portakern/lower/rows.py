@@ -290,7 +290,8 @@ class Folding:
         n, m = (fit(side[Count(found.total)]) for side in (one, two))
         apart = b.binary("sub", *(fit(self._mean(f, found, side)) for side in (two, one)))
         both = b.binary("max", b.binary("add", n, m), b.const(1.0, _dtype(f)))
-        between = b.binary("mul", b.binary("mul", apart, apart), b.binary("div", b.binary("mul", n, m), both))
+        # Nothing before, and the square of a large mean: 0 * inf would be NaN.
+        between = b.binary("mul", b.binary("mul", apart, b.binary("div", b.binary("mul", n, m), both)), apart)
         return b.binary("add", b.binary("add", *ordered(b, one[f], two[f])), between)
 
     def join(self, left: tuple[Op, ...], right: tuple[Op, ...]) -> tuple[Op, ...]:
@@ -308,6 +309,33 @@ class Folding:
             top = new[place.extreme]
             new[f] = b.binary("min", *(_still(b, place, side[f], side[place.extreme], top) for side in (one, two)))
         return tuple(new[f] for f in self.order)
+
+
+    def of_parts(self, parts: Mapping[Carried, Op]) -> tuple[Op, ...]:
+        """What all ``parts`` have together that lie along the reduced axis of a tile."""
+        b = self.frame.b
+
+        def total(carried: Carried, x: Op) -> Op:
+            return reduce_tile(self.frame, fold_of(carried), x)
+
+        def along(carried: Carried) -> Op:
+            """What all have together, beside each part."""
+            return b.fit(new[carried], t.tile_type(parts[carried]).dims)
+
+        plain = [c for c in self.order if isinstance(c, Count) or c in self.plain]
+        new: dict[Carried, Op] = {c: total(c, parts[c]) for c in plain}
+        for f, found in self.deviations.items():
+            whole = {c: along(c) for c in (found.total, Count(found.total))}
+            apart = b.binary("sub", self._mean(f, found, parts), self._mean(f, found, whole))
+            between = b.binary("mul", b.binary("mul", apart, parts[Count(found.total)]), apart)
+            new[f] = total(f, b.binary("add", parts[f], between))
+        for f, soft in self.online.items():
+            mine, top = parts[soft.m], along(soft.m)
+            shifted = _shifted(b, soft, parts[f], mine, top)
+            new[f] = total(f, b.select(b.compare("eq", mine, top), parts[f], shifted))
+        for f, place in self.places.items():
+            new[f] = total(f, _still(b, place, parts[f], parts[place.extreme], along(place.extreme)))
+        return tuple(new[c] for c in self.order)
 
 
 def _dtype(carried: Carried) -> str:

@@ -39,6 +39,16 @@ def log_sum_exp(x: pk.Tensor["M", "N"]):
     return pk.log(pk.sum(pk.exp(xf - top), axis=-1)) + pk.max(xf, axis=-1)
 
 
+@pk.operator
+def variance_and_mean(x: pk.Tensor["M", "N"]):
+    return pk.var(x, axis=1), pk.mean(x, axis=1)
+
+
+@pk.operator
+def first_of_the_largest(x: pk.Tensor["M", "N"]):
+    return pk.argmax(x, axis=1), pk.max(x, axis=1)
+
+
 def in_parts(parts: int, step: int = 8):
     """The made-up target's schedules, with rows longer than ``step`` in parts."""
     choose = chooser(step)
@@ -55,9 +65,9 @@ def in_parts(parts: int, step: int = 8):
 
 
 def checked(op: Operator, dims: dict[str, Any], parts: int, dtype: str) -> Program:
-    """The program, run literally, gives what the oracle does."""
+    """The program, run literally, gives what the oracle does.  Steps are short where there are many parts."""
     bound = op.program(dims, dtype=dtype)
-    program = lower(bound, in_parts(parts))
+    program = lower(bound, in_parts(parts, 8 if parts < 10 else 2))
     rng = np.random.default_rng(0)
     inputs = {a.name: normal(rng, [int(str(s)) for s in tensor_type(a).shape], tensor_type(a).dtype) for a in bound.args}
     got, want = run(program, inputs, {}), evaluate(bound, inputs)
@@ -68,7 +78,7 @@ def checked(op: Operator, dims: dict[str, Any], parts: int, dtype: str) -> Progr
     return program
 
 
-@pytest.mark.parametrize("parts", [2, 5])
+@pytest.mark.parametrize("parts", [2, 5, 20])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("name", ["row_sum", "softmax", "layer_norm", "rms_norm"])
 def test_library(name: str, dtype: str, parts: int) -> None:
@@ -76,8 +86,9 @@ def test_library(name: str, dtype: str, parts: int) -> None:
 
 
 @pytest.mark.parametrize("name", user_operators.CASES)
-def test_users_operator(name: str) -> None:
-    checked(getattr(user_operators, name), user_operators.CASES[name], 3, "f32")
+@pytest.mark.parametrize("parts", [3, 18])
+def test_users_operator(name: str, parts: int) -> None:
+    checked(getattr(user_operators, name), user_operators.CASES[name], parts, "f32")
 
 
 def test_reductions_that_are_results_and_go_on() -> None:
@@ -99,17 +110,39 @@ def test_reductions_of_one_walk_are_joined_together(op: Operator) -> None:
     assert {a.type.shape for a in program.by_role("temporary")} == {(3, 5)}  # type: ignore[union-attr]
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("op", [peak_and_sum, log_sum_exp, variance_and_mean, first_of_the_largest], ids=lambda op: op.name)
+def test_many_parts_are_one_tile_that_is_reduced(op: Operator) -> None:
+    program = checked(op, {"M": 5, "N": 50}, 20, "f32")
+    assert [k.family for k in program.kernels] == ["rows", "rows"]
+    join = program.kernels[1]
+    assert not any(isinstance(x, t.For) for x in join.body.walk())
+    assert t.Axis("part", "whole", 20, 32) in join.axes
+
+
+@pytest.mark.parametrize("op", [peak_and_sum, variance_and_mean, first_of_the_largest], ids=lambda op: op.name)
+def test_parts_without_numbers_or_of_nothing_but_infinities(op: Operator) -> None:
+    bound = op.program({"M": 4, "N": 50}, dtype="f32")
+    x = np.random.default_rng(0).standard_normal((4, 50)).astype(np.float32)
+    x[0, :20] = -np.inf
+    x[1, 30] = np.nan
+    x[2, 7] = np.inf
+    x[3] = 1e25  # the square of a mean is no f32
+    with np.errstate(all="ignore"):
+        want = evaluate(bound, {"x": x})
+        for parts in (3, 20):
+            got = run(lower(bound, in_parts(parts, 8 if parts < 10 else 2)), {"x": x}, {})
+            for name in bound.outputs:
+                np.testing.assert_allclose(np.asarray(got[name][:3], np.float64), want[name][:3], rtol=1e-4, atol=1e-6)
+                assert np.isfinite(got[name][3]) == np.isfinite(want[name][3])
+
+
 def test_softmax_is_three_kernels() -> None:
     program = checked(load_operator("softmax"), {"M": 3, "N": 75}, 4, "bf16")
     assert [k.name for k in program.kernels] == ["softmax_parts", "softmax_join", "softmax_whole"]
     parts = program.kernels[0]
     assert parts.axes[0] == t.Axis("part", "grid", 4, 1)
     assert [a.dtype for a in program.by_role("temporary")] == ["f32"] * 4
-
-
-@pk.operator
-def variance_and_mean(x: pk.Tensor["M", "N"]):
-    return pk.var(x, axis=1), pk.mean(x, axis=1)
 
 
 @pk.operator
