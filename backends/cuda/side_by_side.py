@@ -2,9 +2,9 @@
 
 The end of a kernel and the start of the next leave a device half idle for some microseconds, which is much for copies of
 operands that take 17 each (see :mod:`.hopper.packing`): the first blocks do the work of the first.  Products that make pieces
-of one array, as the phases of a transposed convolution do, have few blocks each and fill a device together.  Where they have
-about as many, they take turns, some blocks of each: the phases read the same pixels and write every other element of the same
-lines, of which memory gets whole sectors if they are written at about the same time.
+of one array, as the phases of a transposed convolution do, have few blocks each and fill a device together.  Their blocks take
+turns where they write every other element of the same lines, of which memory gets whole sectors if all are written at about the
+same time, and if their texts are short: a unit reads the instructions of all of them then.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from itertools import takewhile
 from portakern.emit.clike import KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.names import CNames
+from portakern.emit.clike.plan import statements
 from portakern.emit.clike.printer import indented
-from portakern.emit.clike.terms import Name, PlanTerm, add, whole
+from portakern.emit.clike.terms import ONE, Name, PlanTerm, add, whole
+from portakern.ir.functions import COSTLY
 from portakern.ir.program import moved
 
 from .plans import BLOCK, CudaKernelPlan, scratch_bytes, shared_operand_bytes
-
-TURN = 256
-"""Blocks of a part before those of the next: about as many as a device has at once, so that a unit runs one text at a time."""
+from .thirds import WAYS
 
 IDLE = 1.25
 """How many more blocks than have work a launch may have, for blocks to take turns."""
@@ -31,11 +31,11 @@ IDLE = 1.25
 
 @dataclass(frozen=True)
 class SideBySide(CudaKernelPlan):
-    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``; or, where they take ``turns``,
-    that many blocks of each after those of the one before, of which the last ones of a part that has fewer do nothing."""
+    """``parts`` have the grid's blocks one after the other, each as many as it has ``blocks``; or they take ``turns``, block by
+    block, and the last blocks of a part that has fewer do nothing."""
 
     parts: tuple[KernelPlan, ...] = ()
-    turns: int = 0
+    turns: bool = False
 
     def scopes(self) -> tuple[p.Scope, ...]:
         return tuple(replace(scope, given=frozenset({*scope.given, *(s.name for s in part.shared)}))
@@ -127,13 +127,36 @@ def _join(parts: Sequence[KernelPlan]) -> SideBySide:
     parts = tuple(replace(x, beside=True) for x in parts if isinstance(x, CudaKernelPlan))
     first = max(parts, key=shared_operand_bytes)
     blocks = [x.blocks for x in parts if isinstance(x.blocks, int)]
-    each = -(-max(blocks) // TURN) * TURN
-    turns = TURN if first.family == "contraction" and len(parts) * each <= IDLE * sum(blocks) else 0
+    turns = len(parts) * max(blocks) <= IDLE * sum(blocks) and all(_leaves_gaps(x) and _is_short(x) for x in parts)
     params = tuple(dict.fromkeys(q for x in parts for q in x.params))
     layouts = tuple(dict.fromkeys(layout for x in parts for layout in x.layouts))
     fields = {**vars(first), "layouts": layouts, "name": _name([x.name for x in parts]), "params": params,
-              "blocks": len(parts) * each if turns else sum(blocks)}  # fmt: skip
+              "blocks": len(parts) * max(blocks) if turns else sum(blocks)}  # fmt: skip
     return SideBySide(**fields, parts=tuple(parts), turns=turns)
+
+
+def _leaves_gaps(plan: CudaKernelPlan) -> bool:
+    """Whether what a product stores lies in steps along every line."""
+    stores = [s for s in statements(plan.body) if isinstance(s, p.StoreTile)]
+    return plan.family == "contraction" and all(s.access.strides[-1:] != (ONE,) for s in stores)
+
+
+FUNCTIONS = 64
+"""Functions (exp, tanh and the like) for which a thread of a part has instructions, at most, where blocks take turns."""
+
+
+def _is_short(plan: CudaKernelPlan) -> bool:
+    """Whether a part's instructions are few.
+
+    With turns, and without, an H200 took for transposed convolutions of KernelBench by wgmma 1260 us and 1920 (level 1, 81),
+    4488 and 5557 (level 2, 2), 12090 and 13999 (100), 1668 and 1769 (49); by fused multiply-adds, with one function behind,
+    4483 and 5111 (60).  But it took by mma.sync, whose loops are unrolled twice, 5451 and 4286 (level 1, 73), and with three
+    functions of each of 64 elements 10437 and 7169 (16).  Turns of 256 blocks were slower than both in most of them.
+    """
+    parts = list(statements(plan.body))
+    elements = max((s.place.layout.rows * s.place.layout.cols for s in parts if isinstance(s, p.Dot)), default=0)
+    functions = len(COSTLY & frozenset().union(*(p.calls(s) for s in parts)))
+    return plan.products != WAYS["bf16x6"] and functions * elements <= FUNCTIONS * plan.threads
 
 
 def _name(names: Sequence[str]) -> str:
@@ -150,9 +173,8 @@ def print_side_by_side(printer: Printer, k: SideBySide) -> list[str]:
     if k.turns:
         names, n = CNames({q.name for q in k.params}), len(k.parts)
         which, block = names.fresh("part", "phase"), names.fresh("own_block")
-        lines += indented([f"// {k.turns} blocks of each part, then the next {k.turns}",
-                           f"const uint32_t {which} = blockIdx.x / {k.turns} % {n};",
-                           f"const uint32_t {block} = blockIdx.x / {k.turns * n} * {k.turns} + blockIdx.x % {k.turns};"])
+        lines += indented([f"const uint32_t {which} = blockIdx.x % {n};  // neighbours in memory are written at the same time",
+                           f"const uint32_t {block} = blockIdx.x / {n};"])
         own = [(f"{which} == {number} && {block} < {part.blocks}", Name(block)) for number, part in enumerate(k.parts)]
     for n, (part, (whose, index)) in enumerate(zip(k.parts, own, strict=True)):
         head = f"{'} else ' if n else ''}if ({whose}) {{" if whose else "} else {"
