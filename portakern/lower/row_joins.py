@@ -14,7 +14,7 @@ from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Op
 from portakern.ir.program import Array
 from portakern.ir.schedule import Schedule
-from portakern.ir.size import Size
+from portakern.ir.size import Size, product
 from portakern.lower.classes import AxisClass
 from portakern.lower.domain import Domain, Run
 from portakern.lower.elementwise import ONE
@@ -25,6 +25,9 @@ from portakern.lower.tiles import Coordinates, collapse, wide
 
 MANY = 16
 """Parts that are joined at once: 75 parts of 4 sums one after the other took an H200 some 3 us."""
+
+FEW = 1024
+"""Rows of which that is worth it: neighbouring rows lie side by side, which a tile along parts reads one by one."""
 
 Parts = Mapping[Carried, Array]
 """What is joined: for what the walks carried, an array of all parts, which lie along its first dim."""
@@ -57,7 +60,8 @@ def _frame(request: Request, arrays: Parts, live: int) -> tuple[Frame, t.Axis]:
     whole, _ = rows_nest(request)
     rows, parts = whole.role("parallel") or (ONE,), _count(arrays)
     axis = parts_axis(whole, parts)
-    if not isinstance(parts, int) or parts < MANY:
+    results = product(tuple(r.extent for r in rows))
+    if not isinstance(parts, int) or parts < MANY or not isinstance(results, int) or results > FEW:
         domain = Domain(rows, whole.contiguous)
         schedule = request.choose(request.nest("elementwise", domain, live))
         at_most(schedule, rows, 2, "axes")

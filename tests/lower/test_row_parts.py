@@ -120,6 +120,13 @@ def test_many_parts_are_one_tile_that_is_reduced(op: Operator) -> None:
     assert t.Axis("part", "whole", 20, 32) in join.axes
 
 
+@pytest.mark.quick
+def test_parts_of_many_rows_are_joined_in_turn() -> None:
+    """Neighbouring rows are neighbouring lanes, then."""
+    program = lower(peak_and_sum.program({"M": 2000, "N": 50}, dtype="f32"), in_parts(20, 2))
+    assert [k.family for k in program.kernels] == ["rows", "elementwise"]
+
+
 @pytest.mark.parametrize("op", [peak_and_sum, variance_and_mean, first_of_the_largest], ids=lambda op: op.name)
 def test_parts_without_numbers_or_of_nothing_but_infinities(op: Operator) -> None:
     bound = op.program({"M": 4, "N": 50}, dtype="f32")
