@@ -101,20 +101,23 @@ MOST_PARTS = 256
 
 def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) -> Schedule | None:
     """Of ``schedules`` of a product, the best with its sums in parts, where that beats the first of them by far: few tiles, as
-    of 256 x 256 elements, leave most units idle, however long their sums are."""
+    of 256 x 256 elements, leave most units idle, however long their sums are.  A part of a convolution has some of its channels
+    and walks all taps."""
     (m,), (n,), (k,) = (nest.role(r) for r in "mnk")
     if not schedules or not all(isinstance(a.extent, int) and a.extent > 0 for a in nest.axes):
         return None
-    if len(nest.role("reduced")) > len(nest.groups[:1]) or any(s.option("programs", 0) for s in schedules[:1]):
+    taps = () if nest.groups or nest.mapped else nest.role("reduced")
+    if len(nest.role("reduced")) > len(nest.groups[:1]) + len(taps) or any(s.option("programs", 0) for s in schedules[:1]):
         return None
     groups = _extent(nest.groups[0]) if nest.groups else 1
+    walks = prod(map(_extent, taps))
     units = device.count("units", 128)
-    results = [a for a in nest.axes if a is not k and a not in nest.groups]
+    results = [a for a in nest.axes if a is not k and a not in (*nest.groups, *taps)]
 
     def ns(s: Schedule, parts: int) -> float:
         tile = [s.tile(a.name) for a in (m, n, k)]
         inside = ceil(_extent(k) / tile[2])
-        blocks, steps = _blocks(s, nest) * parts, ceil(groups / parts) * inside if nest.groups else ceil(inside / parts)
+        blocks, steps = _blocks(s, nest) * parts, ceil(groups / parts) * inside if nest.groups else walks * ceil(inside / parts)
         each = ceil(blocks / units)  # of one unit, which has several at once
         busy = min(1.0, each * s.warps / WARPS)
         wasted = 1 + 16 * (1 / tile[0] + 1 / tile[1])
@@ -128,7 +131,7 @@ def product_in_parts(schedules: Sequence[Schedule], nest: Nest, device: Device) 
         steps = ceil(_extent(k) / s.tile(k.name))
         if nest.groups:  # of which whole ones are shared out, where each is a step
             steps = groups if steps == 1 or nest.mapped else 1
-        return min(MOST_PARTS, steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
+        return min(MOST_PARTS, steps, walks * steps // LEAST_TILES, ceil(BUSY * units / _blocks(s, nest)))
 
     usable = [(number, s) for number, s in enumerate(schedules) if nest.shares(s.tile(n.name))]
     cut = [((1 + number * LATER) * ns(s, parts), number, parts)

@@ -49,6 +49,23 @@ def product_of_bytes(x: T["B", "D", pk.u8], y: T["D", "N", pk.u8]):
 OPERATORS = [pool_of_one_channel, less_than_its_pool, attention_of_many_features, product_of_integers, product_of_bytes]
 
 
+@pk.operator
+def causal_attention(q: T["B", "D"], k: T["N", "D"], v: T["N", "D"]):
+    """Which walks the keys that every row sees, and then the others: both walks have their keys in the same place."""
+    rows, cols = pk.arange(q.shape[0])[:, None], pk.arange(k.shape[0])[None, :]
+    return pk.softmax(pk.where(cols <= rows, q @ k.T, -float("inf"))) @ v
+
+
+@pytest.mark.parametrize("target", ["hip:gfx942", "hip:gfx1201", "cuda:sm_80"])
+@pytest.mark.parametrize("features", [96, 160, 256])
+def test_causal_attention_of_wide_floats_has_room(features: int, target: str) -> None:
+    (work,) = works(Problem(causal_attention, {"B": 63, "N": 63, "D": features}, {}), [registry().target(target)], ["f32"])
+    done = steps.emission(work)
+    assert [x.kernel for x in done.source.launches] == ["causal_attention"]
+    declared = [line for line in done.source.text.splitlines() if "v_shared = " in line or "> v_shared[" in line]
+    assert len(declared) == 1
+
+
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx1201", "triton:sm_90"])
 @pytest.mark.parametrize("depth", [8, 16, 40])
 def test_short_sums_of_narrow_floats_are_emitted(depth: int, target: str) -> None:

@@ -61,7 +61,7 @@ class Loops(Products):
         self.addresses.start[axis.name] = outer
         note = f"{axis.tile} coordinates along {axis.name} at a time" if axis.tile > 1 else ""
         self.add(p.Loop(var, begin, end, axis.tile, tuple(body), pipeline, note))
-        for copy in pipeline.copies if pipeline else ():
+        for copy in pipeline.copies if pipeline else [x for x in body if isinstance(x, p.CopyToShared)]:
             self.spare.setdefault((self.of_array[copy.shared], replace(copy.shared, name="")), []).append(copy.shared)
         if place is not None:
             self.alone = False
