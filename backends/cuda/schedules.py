@@ -276,8 +276,7 @@ def _scan(nest: Nest, device: Device) -> Iterator[Schedule]:
 # (m, n, k, warps, stages), best for large products first. 16-bit operands go to the matrix unit, large tiles of f32 by thirds
 # (see thirds.py; on an H100 4096^3 by wgmma 1.84 ms, by mma.sync 2.45, by FMAs 2.92), wider ones and small tiles to FMAs.
 # Small tiles have few blocks on an SM, of which one warp waits for all it copies: ResNet18 of two images in f32 took 2940 us on
-# an H200 with convolutions of 98 and 392 pixels by 16 x 16 and 16 x 32 elements to a warp; line by line, by 16 x 32 to four,
-# it had taken 831.  Four for all pixels in a row were not timed.
+# an H200 with convolutions of 98 and 392 pixels by 16 x 16 and 16 x 32 elements to a warp, and 1910 by 16 x 32 to four.
 _MATRIX = (
     (128, 128, 64, 8, 3), (128, 128, 32, 8, 4), (128, 128, 32, 8, 3), (128, 64, 64, 4, 3), (64, 128, 64, 4, 3),
     (128, 128, 32, 4, 3), (64, 64, 64, 4, 4), (64, 64, 64, 4, 3), (64, 64, 32, 4, 4), (128, 256, 32, 8, 3), (64, 32, 64, 4, 3),

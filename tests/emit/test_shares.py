@@ -74,3 +74,41 @@ def test_long_sums_of_few_products_are_cut_and_their_tiles_are_large(device: Dev
 ])  # fmt: skip
 def test_other_products_are_whole(device: Device, m: object, n: object, k: object) -> None:
     assert product_in_parts(TILES, _product(m, n, k), device) is None
+
+
+def _convolution(pixels: object, channels: object, out: int, taps: object = 3, dtype: str = "f32") -> Nest:
+    axes = (NestAxis("m", "m", pixels), NestAxis("n", "n", out), NestAxis("k", "k", channels),  # type: ignore[arg-type]
+            NestAxis("kh", "reduced", taps, window="taps"), NestAxis("kw", "reduced", 3, window="taps"))  # type: ignore[arg-type]
+    return Nest("contraction", axes, dtype, "f32", dots=dtype)
+
+
+OVER_TAPS = tuple(replace(s, tiles=(*s.tiles, ("kh", 1), ("kw", 1))) for s in TILES)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("pixels", "channels"), [(98, 512), (392, 256), (196, 1024)])
+def test_convolutions_of_few_pixels_share_out_their_channels(device: Device, pixels: int, channels: int, dtype: str) -> None:
+    found = product_in_parts(OVER_TAPS, _convolution(pixels, channels, 512, dtype=dtype), device)
+    assert found is not None
+    parts = found.option("split_k", 1)
+    assert isinstance(parts, int) and 1 < parts <= channels // found.tile("k"), "each part has some channels of every tap"
+
+
+@pytest.mark.parametrize(("pixels", "channels", "taps"), [
+    (100_352, 64, 3), (98, 32, 3), (Sym.named("M"), 512, 3), (98, Sym.named("C"), 3), (98, 512, Sym.named("T")),
+])  # fmt: skip
+def test_other_convolutions_are_whole(device: Device, pixels: object, channels: object, taps: object) -> None:
+    assert product_in_parts(OVER_TAPS, _convolution(pixels, channels, 64, taps), device) is None
+
+
+def test_a_sum_over_taps_and_groups_is_whole(device: Device) -> None:
+    nest = _convolution(98, 512, 512)
+    both = replace(nest, axes=(*nest.axes, NestAxis("g", "reduced", 4)))
+    tiles = [replace(s, tiles=(*s.tiles, ("g", 1))) for s in OVER_TAPS]
+    assert product_in_parts(tiles, nest, device) is not None and product_in_parts(tiles, both, device) is None
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(1, 528), (4, 528), (16, 528), (64, 512), (100, 500)])
+def test_parts_of_rows_end_together(device: Device, rows: int, blocks: int) -> None:
+    """Four blocks for each of 132 units, where there is enough for them."""
+    assert rows * row_parts(_nest(rows, 1 << 26), device, {"n": 8192}) == blocks
