@@ -8,7 +8,9 @@ The kernel runs on the whole inputs between guard bands, twice with other poison
 - the whole of each output is compared with the same program run on an array library's arrays, in the program's dtypes,
   within :data:`portakern.check.agreement.ALLOWED`: what is wrong outside the parts is seen if it is wrong by more than that.
   Where results are rounding alone, as the mean of what was normalised is, a difference counts as far as it is beyond what
-  that program's own results change by when its inputs do by a rounding (:func:`noise_of`).
+  that program's own results change by when its inputs do by a rounding (:func:`noise_of`);
+- an output without parts is compared with that program in float64, too, if it is one in f32 and there is room: no element may
+  be farther off than :data:`TIMES` the library's own worst in f32.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from portakern.check.agreement import agreement
 from portakern.check.expected import expected
 from portakern.check.restrict import Box, Restricted, cut, restrict
 from portakern.check.stages import Checking, Verdict
+from portakern.check.widened import widened
 from portakern.dtypes import DTYPES
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
@@ -62,6 +65,7 @@ class Reference:
         compute: inputs by name -> every output, as the library's array.
         put: an array of the host as the library's.
         back: the other way round.
+        exact: the same in float64, or nothing where there is no room for it; ``None`` if float64 would be another computation.
         place: held while the arrays are in use, and gives their memory back.
     """
 
@@ -69,6 +73,7 @@ class Reference:
     compute: Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
     put: Callable[[np.ndarray], Any]
     back: Callable[[Any], np.ndarray]
+    exact: Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None] | None = None
     place: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
@@ -122,20 +127,23 @@ def check_sampled(
         own = [p for p in parts if p.output == output]
         compare_parts(check, "", own, tensor_type(result).dtype, inputs, check.outputs[output])
     check.stages.append("whole")
+    without = [o for o in bound.outputs if not any(p.output == o for p in parts)]
     with reference.place():
-        worst = _whole(check, bound, inputs, reference)
+        theirs = reference.compute(inputs)
+        worst = _whole(check, bound, inputs, reference, theirs)
+        exactly = _exactly(check, bound, without, inputs, reference, theirs)
     check.repeat(inputs)
     share = sum(_volume(p.box) for p in parts) / sum(math.prod(static(tensor_type(r).shape)) for r in bound.results)
     by_oracle = f"{len(parts)} parts ({share:.2g} of the outputs) within the bounds of the float64 oracle" if parts else (
         "nothing held against the float64 oracle, which no part is small enough for")  # fmt: skip
     method = (f"checked at this size: {by_oracle}, every element against {reference.name} "
-              f"(differs by at most {worst:.2g} of a value), guard bands, twice")  # fmt: skip
+              f"(differs by at most {worst:.2g} of a value){exactly}, guard bands, twice")  # fmt: skip
     return Sampled(check.verdict(), method)
 
 
-def _whole(check: Checking, program: TensorProgram, inputs: Mapping[str, np.ndarray], reference: Reference) -> float:
-    """Compares every element of the outputs, where the reference's arrays lie; the largest difference as a share."""
-    theirs = reference.compute(inputs)
+def _whole(check: Checking, program: TensorProgram, inputs: Mapping[str, np.ndarray], reference: Reference,
+           theirs: Sequence[Any]) -> float:  # fmt: skip
+    """Compares every element of the outputs with the reference's, where these lie; the largest difference as a share."""
     dtypes = tuple(dict.fromkeys(tensor_type(v).dtype for v in (*program.results, *program.args)))
     worst, noise = 0.0, None
     for output, other in zip(program.outputs, theirs, strict=True):
@@ -148,6 +156,35 @@ def _whole(check: Checking, program: TensorProgram, inputs: Mapping[str, np.ndar
         if found.message:
             check.fail("whole", f"{output}, against {reference.name}: {found.message}")
     return worst
+
+
+TIMES, ROUNDING = 16.0, 1e-4
+"""How much farther than the library's own result in f32 one may be from float64; what share of a value is allowed in any case.
+The order of a sum, and sums of thirds on matrix units, are a few times better or worse than another."""
+
+
+def _exactly(check: Checking, program: TensorProgram, outputs: Sequence[str], inputs: Mapping[str, np.ndarray],
+             reference: Reference, theirs: Sequence[Any]) -> str:  # fmt: skip
+    """Compares every element of ``outputs`` with the reference in float64; in words how far off they are at most."""
+    floats = {o for o, r in zip(program.outputs, program.results, strict=True) if DTYPES[tensor_type(r).dtype].is_float}
+    exact = reference.exact(inputs) if reference.exact is not None and floats & set(outputs) else None
+    if exact is None:
+        return ""
+    check.stages.append("float64")
+    worst = usual = 0.0
+    noise: dict[str, float] | None = None
+    for output, other, wanted in zip(program.outputs, theirs, exact, strict=True):
+        if output not in floats & set(outputs):
+            continue
+        off = agreement(reference.put(check.outputs[output]), wanted, ("f64",)).worst
+        most = max(ROUNDING, TIMES * (own := agreement(other, wanted, ("f64",)).worst))
+        if off > most:
+            noise = noise_of(reference, program, inputs, theirs) if noise is None else noise
+            off = agreement(reference.put(check.outputs[output]), wanted, ("f64",), noise[output]).worst
+        if off > most:
+            check.fail("float64", f"{output}: it is {off:.2g} of a value off, where {reference.name} in f32 is {own:.2g} off")
+        worst, usual = max(worst, off), max(usual, own)
+    return f", and in float64 (off by at most {worst:.2g}; by {usual:.2g} in f32)"
 
 
 NOISE = 32
@@ -255,10 +292,20 @@ def program_reference(program: TensorProgram, put: Callable[[np.ndarray], Any], 
                       name: str, place: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
                       ) -> Reference:  # fmt: skip
     """The program itself on arrays of a library; the rest as of :class:`Reference`."""
+    def put_wide(x: np.ndarray) -> Any:
+        held = put(x)
+        return held if x.dtype != np.float32 else held.double() if hasattr(held, "double") else held.astype(np.float64)
+
+    wide = widened(program)
+    return Reference(name, _computed(program, library, put), put, back, wide and _computed(wide, library, put_wide), place)
+
+
+def _computed(program: TensorProgram, library: str, put: Callable[[np.ndarray], Any]
+              ) -> Callable[[Mapping[str, np.ndarray]], Sequence[Any]]:  # fmt: skip
     function = array_function(program, library)
 
     def compute(inputs: Mapping[str, np.ndarray]) -> Sequence[Any]:
         found = function.call(*(put(x) if x.ndim else x.item() for x in inputs.values()))
         return found if isinstance(found, tuple) else (found,)
 
-    return Reference(name, compute, put, back, place)
+    return compute

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from portakern.backend import Target
-from portakern.check.sampled import Reference, program_reference
+from portakern.check.sampled import LARGE_FLOPS, Reference, program_reference
 from portakern.errors import PortakernError, ToolMissing
 from portakern.ir.tensor import TensorProgram
 from portakern.spec.bind import bind
+from portakern.spec.cost import cost
 from portakern.study.turns import between_processes
 from portakern.study.work import Work
 from portakern.timing.inputs import ArrayPlace, HostPlace, TorchPlace, give_back, to_numpy, torch_place
@@ -34,10 +35,34 @@ def reference_for(work: Work, target: Target, turn: str = "") -> Reference:
         try:
             found = program_reference(program, held.put, to_numpy, "torch", "the program on torch's tensors",
                                       lambda: _torch_in_turn(program, turn))  # fmt: skip
-            return replace(found, compute=lambda inputs: held.computed(found, inputs))
+            quick = where.device.type != "cpu" or _quick_on_a_host(program)
+            exact = _with_room(found.exact) if found.exact is not None and quick else None
+            return replace(found, compute=lambda inputs: held.computed(found, inputs), exact=exact)
         except PortakernError:
             pass  # numpy has them all
     return program_reference(program, HostPlace().put, np.asarray, "numpy", "the program on numpy's arrays")
+
+
+def _quick_on_a_host(program: TensorProgram) -> bool:
+    """Whether float64, for which libraries have no quick convolutions, takes seconds on a host."""
+    flops = cost(program).flops
+    return isinstance(flops, int) and flops <= LARGE_FLOPS
+
+
+def _with_room(exact: Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None]
+               ) -> Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None]:  # fmt: skip
+    """``exact``, which gives nothing where there is no room for numbers twice as wide, or torch lacks an operation on them."""
+
+    def computed(inputs: Mapping[str, np.ndarray]) -> Sequence[Any] | None:
+        import torch
+
+        try:
+            return exact(inputs)
+        except (torch.OutOfMemoryError, NotImplementedError):
+            give_back()
+            return None
+
+    return computed
 
 
 class _Held:

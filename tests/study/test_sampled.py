@@ -227,6 +227,25 @@ def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_sai
     assert wrong is not None and not wrong.verdict.correct and "whole" in wrong.verdict.message
 
 
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1 + 2e-7, True), (1.001, False)])
+def test_what_has_no_parts_is_held_against_float64(monkeypatch: pytest.MonkeyPatch, factor: float, right: bool):
+    """A thousandth is less than two ways to compute in f32 may differ by, tf32 among them."""
+
+    @pk.operator
+    def total(x: pk.Tensor["M", "N"]):
+        return pk.sum(x * x, axis=(0, 1), keepdims=True)
+
+    for name in ("PART_ELEMENTS", "FULL_ELEMENTS"):
+        monkeypatch.setattr(sampled, name, (1 << 10, 1 << 10) if name == "PART_ELEMENTS" else 1 << 10)
+    work = work_of(total, M=500, N=100)
+    reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
+    kernel: Any = Executable(work, lambda out: out.__imul__(factor))
+    found = check_sampled(kernel, work.program, families=work.families, reference=reference)
+    assert found is not None and found.verdict.correct == right, found
+    assert "float64" in found.verdict.stages and "and in float64 (off by at most" in found.method
+    assert right or "float64" in found.verdict.message
+
+
 def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room(
     monkeypatch: pytest.MonkeyPatch,
 ):
