@@ -43,8 +43,6 @@ from portakern.ir.tensor import (
 from portakern.lower.pairs import pairs_of
 from portakern.lower.uses import needed
 
-Node = tuple[Op, int]
-
 
 @dataclass(frozen=True, eq=False)
 class AxisClass:
@@ -64,11 +62,13 @@ class Classes:
     """
 
     def __init__(self, program: TensorProgram, names: Mapping[str, tuple[str, ...]], apart: frozenset[Op]) -> None:
-        self.parent: dict[Node, Node] = {}
         self.apart = apart
-        self.found: dict[Node, AxisClass] = {}
-        self.by_use: dict[tuple[Op, int], tuple[Node, ...]] = {}
-        self.hints: dict[Node, str] = {}
+        self.parent: list[int] = []  # of each node, by its number
+        self.sizes: list[Size] = []
+        self.first: dict[Op, int] = {}  # the node of a value's first dim, which the others follow
+        self.by_use: dict[tuple[Op, int], range] = {}
+        self.found: dict[int, AxisClass] = {}
+        self.hints: dict[int, str] = {}
         self.sorts: dict[object, Op] = {}  # the first result of each
         for op in program.body.ops:
             self._tie(op, names)
@@ -79,31 +79,47 @@ class Classes:
 
     # ---- union-find
 
-    def _root(self, node: Node) -> Node:
-        while self.parent.setdefault(node, node) != node:
-            self.parent[node] = self.parent[self.parent[node]]
-            node = self.parent[node]
+    def _nodes(self, shape: tuple[Size, ...]) -> range:
+        """New nodes for dims of these sizes."""
+        start = len(self.parent)
+        nodes = range(start, start + len(shape))
+        self.parent += nodes
+        self.sizes += shape
+        return nodes
+
+    def _dims(self, op: Op) -> range:
+        """The nodes of the dims of a value."""
+        shape = op.type.shape if isinstance(op.type, TensorType) else ()
+        start = self.first.get(op)
+        if start is None:
+            nodes = self._nodes(shape)
+            self.first[op] = nodes.start
+            return nodes
+        return range(start, start + len(shape))
+
+    def _root(self, node: int) -> int:
+        parent = self.parent
+        while (above := parent[node]) != node:
+            parent[node] = node = parent[above]
         return node
 
-    def _join(self, a: Node, b: Node) -> None:
+    def _join(self, a: int, b: int) -> None:
         self.parent[self._root(a)] = self._root(b)
 
     def _tie(self, op: Op, names: Mapping[str, tuple[str, ...]]) -> None:
+        mine = self._dims(op)
         for number, operand in enumerate(op.operands):
-            is_leaf = operand in self.apart or (isinstance(operand, Arg) and isinstance(op, Contract | SegmentContract | Give))
-            rank = tensor_type(operand).rank
-            # A leaf's dims are nodes of this use alone: (op, -1 - 16 * operand - dim) names them without a class.
-            nodes = tuple((op, -1 - 16 * number - d) if is_leaf else (operand, d) for d in range(rank))
-            for d in range(rank):
-                self._root(nodes[d])
-                if isinstance(operand, Arg) and operand.name in names:
-                    self.hints[nodes[d]] = names[operand.name][d]
+            is_arg = isinstance(operand, Arg)
+            is_leaf = operand in self.apart or (is_arg and isinstance(op, Contract | SegmentContract | Give))
+            # A leaf's dims are nodes of this use alone.
+            nodes = self._nodes(tensor_type(operand).shape) if is_leaf else self._dims(operand)
+            if is_arg and operand.name in names:
+                self.hints.update(zip(nodes, names[operand.name], strict=False))
+            for d, node in enumerate(nodes):
                 target = tied_dim(op, number, d)
                 if target is not None:
-                    self._join(nodes[d], (op, target))
+                    self._join(node, mine[target])
             self.by_use[(op, number)] = nodes
-        for d in range(op.type.rank if isinstance(op.type, TensorType) else 0):
-            self._root((op, d))
         self._suggest(op)
         if isinstance(op, Contract):
             for i, j in zip(op.lhs_axes, op.rhs_axes, strict=True):
@@ -113,21 +129,21 @@ class Classes:
         if isinstance(op, KeySort):
             for number in range(1, len(op.xs)):
                 self._join(self.by_use[(op, 0)][op.axis], self.by_use[(op, number)][op.axis])
-            self._join((op, op.axis), (self.sorts.setdefault(op.whole, op), op.axis))
+            self._join(mine[op.axis], self._dims(self.sorts.setdefault(op.whole, op))[op.axis])
 
     def _suggest(self, op: Op) -> None:
         """Names for new axes by those of the dims that they were: of joined dims both, of windows o(ut) and k(ernel)."""
         if not isinstance(op, Reshape | Windows):
             return
-        before = [self.hints.get(n, "") for n in self.by_use[(op, 0)]]
+        before, mine = [self.hints.get(n, "") for n in self.by_use[(op, 0)]], self._dims(op)
         if isinstance(op, Windows):
             rank = len(before)
             for number, d in enumerate(op.dims):
                 if name := before[d]:
-                    self.hints[(op, d)], self.hints[(op, rank + number)] = f"o{name.split('_')[0]}", f"k{name}"
+                    self.hints[mine[d]], self.hints[mine[rank + number]] = f"o{name.split('_')[0]}", f"k{name}"
             for d in range(rank):
                 if d not in op.dims and before[d]:
-                    self.hints[(op, d)] = before[d]
+                    self.hints[mine[d]] = before[d]
             return
         inner, outer = tensor_type(op.x).shape, op.shape
         first = _alike(inner, outer)
@@ -135,24 +151,23 @@ class Classes:
         for d in range(len(outer)):
             kept = d if d < first else d - len(outer) + len(inner) if d >= len(outer) - last else None
             if kept is not None and before[kept]:
-                self.hints[(op, d)] = before[kept]
+                self.hints[mine[d]] = before[kept]
         if first + last == len(outer) - 1 and (joined := "_".join(filter(None, before[first : len(inner) - last]))):
-            self.hints[(op, first)] = joined
+            self.hints[mine[first]] = joined
 
     def _name(self, program: TensorProgram) -> None:
-        hints: dict[Node, str] = {}
+        hints: dict[int, str] = {}
         for node, hint in self.hints.items():
             hints.setdefault(self._root(node), hint)
         taken = {*keyword.kwlist, *(a.name for a in program.args)}  # indices are written, and read back, as expressions
         letters = iter("ijklrstuvxyz")
         tried: dict[str, int] = {}
-        extents: dict[Node, Size] = {}
-        for node in list(self.parent):
-            if (size := _size(node)) != 1:
+        extents: dict[int, Size] = {}
+        for node, size in enumerate(self.sizes):
+            if size != 1:
                 extents.setdefault(self._root(node), size)
         for op in program.body.ops:
-            dims = [(op, d) for d in range(op.type.rank)] if isinstance(op.type, TensorType) else []
-            for node in [*dims, *(n for i in range(len(op.operands)) for n in self.by_use[(op, i)])]:
+            for node in (*self._dims(op), *(n for i in range(len(op.operands)) for n in self.by_use[(op, i)])):
                 root = self._root(node)
                 if root not in self.found:
                     base = hints.get(root, "") or next(letters, "axis")
@@ -169,24 +184,16 @@ class Classes:
 
     def of(self, op: Op) -> tuple[AxisClass, ...]:
         """The axes of the dims of a computed value, in order."""
-        return tuple(self.found[self._root((op, d))] for d in range(tensor_type(op).rank))
+        return tuple(self.found[self._root(node)] for node in self._dims(op))
 
     def of_operand(self, op: Op, number: int) -> tuple[AxisClass, ...]:
         """The axes of the dims of an operand as ``op`` uses it."""
-        return tuple(self.found[self._root(n)] for n in self.by_use[(op, number)])
+        return tuple(self.found[self._root(node)] for node in self.by_use[(op, number)])
 
 
 def _alike(inner: tuple[Size, ...], outer: tuple[Size, ...]) -> int:
     """How many dims two shapes begin with alike."""
     return next((i for i, (a, b) in enumerate(zip(inner, outer, strict=False)) if a != b), min(len(inner), len(outer)))
-
-
-def _size(node: Node) -> Size:
-    op, d = node
-    if d >= 0:
-        return tensor_type(op).shape[d]
-    number, dim = divmod(-1 - d, 16)
-    return tensor_type(op.operands[number]).shape[dim]
 
 
 def tied_dim(op: Op, number: int, d: int) -> int | None:
@@ -282,7 +289,7 @@ def repeats(classes: Classes, op: Op) -> set[AxisClass]:
         mine = (*mine, *classes.of_operand(op, 1)[:2])
     if isinstance(op, SegmentFold):
         mine = (*mine, classes.of_operand(op, 0)[op.axis])
-    return {c for i, c in enumerate(mine) if c in mine[:i]}
+    return {c for i, c in enumerate(mine) if c in mine[:i]} if len(set(mine)) < len(mine) else set()
 
 
 def unshared(program: TensorProgram, names: Mapping[str, tuple[str, ...]]) -> TensorProgram:
