@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.thinned import thin
+from tests.thinned import thin, unguarded
 
 if TYPE_CHECKING:
     from portakern.study.slots import Slots
@@ -35,6 +35,9 @@ os.environ["PORTAKERN_TUNED"] = "off"
 os.environ["PORTAKERN_RESULTS"] = str(Path(tempfile.mkdtemp(prefix="portakern-tests-")) / "results.sqlite")
 
 
+UNGUARDED = pytest.StashKey[list[str]]()
+
+
 QUICK_TIER = "quick and not slow and not gpu"
 
 
@@ -51,8 +54,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)  # before markers are looked at
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     thin(items)
+    config.stash[UNGUARDED] = [] if any("::" in arg for arg in config.args) else unguarded(items)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,12 +1,14 @@
 """Tests of many parameters of a kind: the default run tries one in n of them, the slow tests the others.
 
-By file and function; the times of a whole run said which (those that take long together, and one by one show the same).
+By file and function; the times of a whole run said which (those that take long together, and one by one show the same).  What
+takes long by itself is named in ``long.txt``.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from zlib import crc32
 
 import pytest
@@ -61,13 +63,43 @@ EVERY = {
 }
 
 
+LONG = {name: guard for line in Path(__file__).with_name("long.txt").read_text().splitlines() if not line.startswith("#")
+        for name, _, guard in [line.partition(" | ")]}  # fmt: skip
+"""Each of those tests, and which other guards the same thing (nothing, where another case of it does)."""
+
+
 def thin(items: Sequence[pytest.Item]) -> None:
-    """Marks those as slow that have no turn, which their own names decide; one of each kind has."""
+    """Marks those as slow that take long, and those that have no turn, which their own names decide; one of each kind has."""
     kinds: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        kinds[item.nodeid.partition("[")[0].removeprefix("tests/")].append(item)
+        if named(item) in LONG:
+            item.add_marker(pytest.mark.slow)
+        else:
+            kinds[function(named(item))].append(item)
     for name in EVERY.keys() & kinds.keys():
         turns = [item for item in kinds[name] if crc32(item.nodeid.encode()) % EVERY[name] == 0] or kinds[name][:1]
         for item in kinds[name]:
             if item not in turns:
                 item.add_marker(pytest.mark.slow)
+
+
+def unguarded(items: Sequence[pytest.Item]) -> list[str]:
+    """What is wrong with ``long.txt``, before any test is deselected: tests that do not exist or that nothing guards."""
+    here, files = {named(item) for item in items}, {file(named(item)) for item in items}
+    default = {function(named(item)) for item in items if not item.get_closest_marker("slow")}
+    missing = [f"{name}: no such test" for name in LONG if file(name) in files and name not in here]
+    guards = {name: guard or function(name) for name, guard in LONG.items()}
+    return missing + [f"{name}: {guard} is not in the default run" for name, guard in guards.items()
+                      if file(guard) in files and guard not in default]  # fmt: skip
+
+
+def named(item: pytest.Item) -> str:
+    return item.nodeid.removeprefix("tests/")
+
+
+def function(name: str) -> str:
+    return name.partition("[")[0]
+
+
+def file(name: str) -> str:
+    return name.partition("::")[0]
