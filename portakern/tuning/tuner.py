@@ -10,7 +10,7 @@ from typing import Any
 
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.schedule import Nest, Schedule
-from portakern.lower import lower
+from portakern.lower import laid_out, lower
 from portakern.registry import registry
 from portakern.study import provenance, steps
 from portakern.study.row import Row, without_samples
@@ -132,7 +132,8 @@ def nests_of(work: Work) -> list[Nest]:
         found.append(nest)
         return listed[0]
 
-    lower(work.program, choose, dict(work.names), dict(work.facts))
+    laid = laid_out(work.program, work.weights)
+    lower(laid.program if laid else work.program, choose, dict(work.names), dict(work.facts))
     return found
 
 

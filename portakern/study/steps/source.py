@@ -39,7 +39,7 @@ def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Progra
 
     Raises :class:`UnsupportedDtype` where the device cannot have a dtype, else what lowering raises.
     """
-    from portakern.lower import lower_for
+    from portakern.lower import laid_out, lower_for, with_layouts
 
     refuse_dtypes(work.program, target)
     language = registry().language(target.language)
@@ -47,7 +47,12 @@ def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Progra
     pick = work.chosen.picker(options, language.emitter_version) if work.chosen is not None else None
     if avoided:
         pick = functools.partial(_first_but, avoided)
-    return lower_for(work.program, target, language, dict(work.schedule), dict(work.names), dict(work.facts), pick)
+    laid = laid_out(work.program, work.weights)
+    if laid is None:
+        return lower_for(work.program, target, language, dict(work.schedule), dict(work.names), dict(work.facts), pick)
+    names = laid.names(dict(work.names))
+    program = lower_for(laid.program, target, language, dict(work.schedule), names, dict(work.facts), pick)
+    return with_layouts(program, lower_for(laid.layout, target, language, {}, names, dict(work.facts)), laid)
 
 
 def _first_but(avoided: Collection[str], nest: Nest, space: Sequence[Schedule]) -> Schedule:
@@ -197,7 +202,7 @@ def adopted(work: Work, target: Target, language: Language) -> tuple[Source, Pro
         raise PortakernError("bad-source", f"{work.foreign.entry[:80]!r} is no name of a function")
     refuse_dtypes(work.program, target)
     try:
-        program = lowered(work, target)
+        program = lowered(replace(work, weights=()), target)  # a text takes them as they are
     except PortakernError:
         # The operator may be one that we cannot lower: a foreign kernel needs its arrays only.
         program = Program(work.program.name, arrays_of(work.program), ())
