@@ -462,6 +462,17 @@ WIDEST, MOST_SCORES = 512, 1 << 30
 are lowered apart, if these are not more.  32x32x512x1024 on an H100: 174.6 ms in one kernel, PyTorch's products 22.6 ms."""
 
 
+F32_REGISTERS = 192
+"""Those that tiles of f32 attention may take: of 64 features, plain or causal, nothing is spilled with as many.  A thread that
+makes 8 by 8 scores reads shared memory least for each.  2 x 8 x 4096 x 4096 on an H200, us, by rows, keys and warps of a block:
+
+    features   64, 32, 8   64, 64, 4   128, 64, 8   128, 64, 4   PyTorch
+    32              2507        1531         1513         1255      1760
+    64              3438        2565         2506         2104      2022
+    128             6434        4798         4491         6771      3058
+"""
+
+
 def _scores(nest: Nest) -> float:
     """How many scores attention has in all; as many as can be where a size is open."""
     extents = [a.extent for role in ("batch", "m", "n") for a in nest.role(role)]
@@ -482,7 +493,9 @@ def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
     table = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1), (32, 32, 4, 1),
              (32, 16, 4, 1), (16, 32, 1, 2), (16, 16, 1, 1), (16, 16, 4, 1))  # fmt: skip
     if not matrix:
-        table = ((64, 32, 8, 1), (32, 32, 4, 2), (32, 32, 4, 1), (32, 16, 4, 1), (16, 16, 4, 1), (16, 16, 1, 1))
+        table = ((128, 64, 4, 1), (128, 64, 8, 2), (128, 64, 8, 1), (64, 64, 4, 1), (64, 32, 8, 1), (32, 32, 4, 2),
+                 (32, 32, 4, 1), (32, 16, 4, 1), (16, 16, 4, 1), (16, 16, 1, 1))  # fmt: skip
+    most = TILE_REGISTERS if matrix or dtype == "f64" else F32_REGISTERS
     found: list[Schedule] = []
     for tm, tn, warps, stages in table:
         tiles = {m.name: fitted(m, tm, 16), n.name: fitted(n, tn, 16), k.name: width, d.name: features}
@@ -492,9 +505,16 @@ def _by_all_keys(nest: Nest, device: Device) -> Iterator[Schedule]:
         scores = rows * cols * bytes_ * (not stay or rows < 16 * warps)  # probabilities that pass through memory
         shared = (rows * width + cols * width * stages) * each + cols * features * stages * bytes_ + scores
         alive = rows * (features + 2 * cols) // (warps * 32) * _words("f64" if dtype == "f64" else "f32")
-        if shared <= _shared(device) and alive <= TILE_REGISTERS:
+        if shared <= _shared(device) and alive <= most:
             found.append(schedule(nest, tiles, warps, stages))
-    yield from found
+    units = device.count("units", 128)
+    yield from found if matrix else sorted(found, key=lambda s: s.tile(m.name) > 64 and (_walkers(nest, s) or units) < units)
+
+
+def _walkers(nest: Nest, s: Schedule) -> int | None:
+    """How many blocks walk the keys; ``None`` where a size is open."""
+    found = [steps(a, s.tile(a.name)) for role in ("batch", "m") for a in nest.role(role)]
+    return None if None in found else math.prod(found)  # type: ignore[arg-type]
 
 
 def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:

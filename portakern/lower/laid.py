@@ -58,13 +58,15 @@ def laid_out(program: TensorProgram, weights: Collection[str]) -> LaidOut | None
 
 
 def _move(users: Mapping[Op, Sequence[Op]], arg: Arg) -> Transpose | None:
-    """How ``arg`` is turned on its only way into convolutions of windows."""
+    """How ``arg`` is turned on its only way into convolutions of windows.  Where each channel is convolved by itself, its taps
+    stay together: a block that has one channel reads them at once."""
     (move, *others) = users.get(arg, [arg])
     if others or not isinstance(move, Transpose) or not all(isinstance(n, int) for n in tensor_type(arg).shape):
         return None
     into, window = users.get(move, ()), tensor_type(move).shape[:-2]
     fits = into and all(isinstance(c, Convolve) and c.w is move and c.x is not move for c in into)
-    return move if fits and any(n != 1 for n in window) else None
+    channels = tensor_type(move).shape[-2]
+    return move if fits and channels != 1 and any(n != 1 for n in window) else None
 
 
 def _without(program: TensorProgram, laid: Mapping[Op, Op]) -> tuple[Op, ...]:

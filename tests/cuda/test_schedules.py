@@ -65,6 +65,16 @@ def test_every_nest_has_distinct_schedules_that_name_all_axes(device: str) -> No
             assert s.warps in (1, 2, 4, 8, 16) and all(tile >= 1 for _, tile in s.tiles)
 
 
+@pytest.mark.parametrize(("length", "width", "tile"), [
+    (8192, 32, (128, 64, 4)), (8192, 64, (128, 64, 4)), (8192, 128, (128, 64, 8)),
+    (2048, 32, (64, 64, 4)),  # blocks of 128 rows would be fewer than the device's units
+    (M, 32, (128, 64, 4)), (17, 80, (32, 32, 4)), (8192, 512, (32, 32, 4)),
+])  # fmt: skip
+def test_threads_of_f32_attention_make_8_by_8_scores_where_there_is_room(length: Size, width: int, tile: tuple) -> None:
+    first = space(attention(length, width, "f32"), "sm_90a")[0]
+    assert (first.tile("m"), first.tile("n"), first.warps) == tile
+
+
 def test_a_row_is_taken_whole_where_it_fits_in_registers() -> None:
     assert space(rows(8192, 8192))[0].tile("n") == 8192
     assert space(rows(8192, 1000))[0].tile("n") == 1024
