@@ -464,12 +464,13 @@ are lowered apart, if these are not more.  32x32x512x1024 on an H100: 174.6 ms i
 
 F32_REGISTERS = 192
 """Those that tiles of f32 attention may take: of 64 features, plain or causal, nothing is spilled with as many.  A thread that
-makes 8 by 8 scores reads shared memory least for each.  2 x 8 x 4096 x 4096 on an H200, us, by rows, keys and warps of a block:
+makes 8 by 8 scores reads shared memory least for each.  2 x 8 x 4096 x 4096 on an H200, us, by rows, keys and warps of a block,
+and steps of keys that it holds:
 
-    features   64, 32, 8   64, 64, 4   128, 64, 8   128, 64, 4   PyTorch
-    32              2507        1531         1513         1255      1760
-    64              3438        2565         2506         2104      2022
-    128             6434        4798         4491         6771      3058
+    features   64, 32, 8, 1   64, 64, 4, 1   128, 64, 8, 2   128, 64, 8, 1   128, 64, 4, 1   PyTorch
+    32                 2507           1531            1513            2062            1273      1760
+    64                 3438           2565            2506            2650            2104      2022
+    128                6434           4798            4491            4622            6771      3058
 """
 
 
