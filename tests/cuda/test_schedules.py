@@ -35,7 +35,7 @@ def product(m: Size, n: Size, k: Size, dtype: str) -> Nest:
     return Nest("contraction", (axis("m", "m", m), axis("n", "n", n), axis("k", "k", k)), dtype, "f32", dots=dtype)
 
 
-def attention(length: int, width: int, dtype: str) -> Nest:
+def attention(length: Size, width: int, dtype: str) -> Nest:
     axes = (axis("b", "batch", 4), axis("m", "m", length), axis("n", "n", length), axis("k", "k", width), axis("d", "d", width))
     return Nest("attention", axes, dtype, "f32", dots=dtype)
 
