@@ -244,6 +244,8 @@ def test_what_has_no_parts_is_held_against_float64(monkeypatch: pytest.MonkeyPat
     assert found is not None and found.verdict.correct == right, found
     assert "float64" in found.verdict.stages and "and in float64 (off by at most" in found.method
     assert right or "float64" in found.verdict.message
+    without = check_sampled(kernel, work.program, families=work.families, reference=replace(reference, exact=lambda _: None))
+    assert without is not None and "), not in float64, guard bands" in without.method and without.verdict.correct
 
 
 def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room(
