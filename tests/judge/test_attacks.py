@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,17 +100,32 @@ def test_a_secret_repeats_a_judgement_and_another_does_not():
 
 
 @pytest.mark.usefixtures("whole_jail")
-def test_nothing_is_left_of_a_kernel():
-    """Other tests judge at the same time: the process is known by its name, and their folders go, too."""
-    name, before = f"left{os.getpid()}", set(os.listdir("/tmp"))
+def test_nothing_is_left_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Other tests judge at the same time: the process is known by its name, and its folders by where they are made."""
+    name = f"left{os.getpid()}"
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = _folders_made(monkeypatch)
     checked("cpp:cpu", cpp(f'honest(x, out); if (!fork()) {{ syscall(SYS_prctl, 15, "{name}"); setsid(); sleep(600); }}'))
     assert name not in [_name(p) for p in Path("/proc").glob("[0-9]*")]
-    made = {p for p in set(os.listdir("/tmp")) - before if p.startswith("portakern-")}
+    assert made and all(p.parent == tmp_path for p in made)
     for _ in range(200):
-        if not (left := made & set(os.listdir("/tmp"))):
+        if not (left := [p for p in tmp_path.iterdir() if p.name.startswith("portakern-")]):
             break
         time.sleep(0.1)
     assert not left
+
+
+def _folders_made(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that this process makes from now on."""
+    make, made = tempfile.mkdtemp, []
+
+    def noted(*args: Any, **kwargs: Any) -> str:
+        made.append(Path(make(*args, **kwargs)))
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", noted)
+    return made
 
 
 def _name(process: Path) -> str:
