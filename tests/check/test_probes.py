@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.check.adversarial import KINDS
+from portakern.check.adversarial import KINDS, adversarial_inputs
 from portakern.check.bounds import Val, probes, propagate
 from portakern.check.bounds.blocks import apply_block
 from portakern.check.compare import compare
 from portakern.dtypes import numpy_dtype
 from portakern.ir.tensor import TensorProgram, tensor_type
+from portakern.operators.attention import attention
 from portakern.spec.inputs import make_inputs
 
 from .legal import Machine
@@ -196,3 +197,20 @@ def test_a_row_says_of_what_little_is_known() -> None:
     assert row.correct and (row.method or "").endswith("roundings may decide much of out")
     (row,) = pk.check(layers, ["numba:cpu"], "f32", M=9, N=16).rows
     assert row.correct and "roundings may decide" not in (row.method or "")
+
+
+@pytest.mark.parametrize("tiny", [0.0, 5e-324, 1e-305, 1e-200, 1e-45])
+@pytest.mark.parametrize("farthest", [1e-3, 1e4, 1e300])
+def test_a_row_that_underflows_beside_others_has_a_bound(tiny: float, farthest: float) -> None:
+    """As of the gradient of an attention whose weights are 0 and 1."""
+    x = np.array([[1.0, -2.0, 0.5], [tiny, -tiny, 0.0]])
+    at_worst, apart = Val(x, np.full(x.shape, 1e290)), np.full(x.shape, farthest)
+    with np.errstate(all="ignore"):
+        found = probes.nearer(at_worst, Val(x), apart, 2.0**-24).bound()
+    assert (found <= 1e290).all() and (found >= np.minimum(apart, 1e290)).all()
+
+
+def test_the_gradient_of_an_attention_that_sees_one_key_has_a_bound() -> None:
+    program = pk.grad(attention, ("q",)).program({"B": 1, "H": 1, "G": 1, "SQ": 40, "SK": 40, "D": 64}, {}, "f32")
+    (want,) = propagate(program, adversarial_inputs("steep", program, {}, 0)).values()
+    assert (want.bound() > 0).all()

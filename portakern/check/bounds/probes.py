@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from portakern.check import accuracy
 from portakern.dtypes import DTYPES
 from portakern.ir import tensor as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
@@ -113,14 +114,17 @@ def _elsewhere(x: np.ndarray, farthest: np.ndarray, rounding: float) -> np.ndarr
     """How far the probes would be if they were everywhere as many roundings off as where they are farthest.
 
     An explicit rounding hides most errors, and now and then makes a whole unit of one: not where it did so for the probes.
-    Units are those of an element or of what is usual along its last dim, since results near 0 come of larger ones.
+    Units are those of an element or of what is usual along its last dim, since results near 0 come of larger ones, and none
+    is smaller than those of the smallest normal number of f32: what cancels, or underflows in f32, may be 1e-300 here.
     """
     magnitude = np.where(np.isfinite(x), np.abs(x), 0.0)
     usual = np.sqrt(np.mean(np.square(magnitude), axis=-1, keepdims=True)) if x.ndim else 0.0
-    unit = 2 * rounding * np.maximum(magnitude, usual)
-    telling = (unit > 0) & np.isfinite(farthest)
-    most = float(np.max(farthest[telling] / unit[telling], initial=0.0))
-    return max(most, 1.0) * unit if most else np.zeros_like(unit)
+    size = np.maximum(magnitude, usual)
+    unit = 2 * rounding * np.maximum(size, accuracy.smallest_normal("f32"))
+    telling = (size > 0) & np.isfinite(farthest)
+    with np.errstate(over="ignore"):  # of f64
+        most = float(np.max(farthest[telling] / unit[telling], initial=0.0))
+        return max(most, 1.0) * unit if most else np.zeros_like(unit)
 
 
 # ---- whole programs --------------------------------------------------------------------------------------------------
