@@ -61,7 +61,7 @@ LEFT_IN_REGISTERS = 128
 OPTIONS = {
     "waves": "of a product or attention (CDNA): turns (8, two of a SIMD alternate), interleave (a product by 4, CDNA 4), "
     "plain, auto, or first: turns, else another schedule",
-    "split": "attention: 1: tiles of keys that every row of a block sees whole are walked first, without the mask",
+    "split": "attention, products of products: 1: tiles that every row of a block sees whole are walked apart, without masks",
     "band": "how many tiles high the bands are in which such a product's tiles are taken",
 }
 

@@ -359,7 +359,10 @@ def _walks_over_strips(nest: Nest, device: Device) -> Iterator[Schedule]:
     slots = 3 if device.has("lds_dma_16") and waves == 8 else 2
     lds = slots * keys * 2 * (wide("k", "kd", "kd", "d"))
     if kept <= _KEPT_BY_ONE and (_size(m) or 4096) > 16 * waves and lds <= device.count("shared_bytes_per_block"):
-        yield Schedule(_tiles(nest, **{m.name: 32 * waves, n.name: keys, **features}), 2, waves)
+        # Two walks of which each masks its last tile too are more than the registers of a wave alone hold.
+        apart = waves == 8 or keys == 32 or (_size(n) or 1) % keys == 0
+        tiles = _tiles(nest, **{m.name: 32 * waves, n.name: keys, **features})
+        yield Schedule(tiles, 2, waves, (("split", 1),) if apart else ())
 
 
 def _multiple(n: int, of: int) -> int:

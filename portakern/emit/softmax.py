@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
+from portakern.ir.invariants import with_invariants_hoisted
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.tile import Binary, Broadcast, Compare, Const, Dot, Fma, Kernel, Mask, Reduce, Select, Unary, tile_type
 
@@ -70,7 +71,8 @@ def by_powers_of_two(kernel: Kernel, fused: bool = False, may: Callable[[Kernel]
     if not may(kernel):
         return kernel
     made = canonicalise(kernel, rules)
-    return canonicalise(made, fusing) if fused else made
+    made = canonicalise(made, fusing) if fused else made
+    return canonicalise(with_invariants_hoisted(made)) if kernel.family == "chain" else made
 
 
 def _scaled(op: Op) -> tuple[Op, float] | None:

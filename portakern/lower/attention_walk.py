@@ -108,12 +108,12 @@ def walk(frame: Frame, found: Attention, scores: tt.Contract, part: tuple[Op, Op
         lo = part[0] if lo is None else b.binary("max", lo, part[0])
         hi = part[1] if hi is None else b.binary("min", hi, part[1])
     split = frame.schedule.option("split", 0)
-    inside = _inside(frame, bounds) if split and part is None else None
+    whole = inside(frame, [x for x in bounds if x.upper]) if split and part is None else None
     walks: list[tuple[Op | None, Op | None, dict[Op, Op]]] = [(lo, hi, {})]
-    if inside is not None and split == GUARDED:
-        guarded = {test: inside[0] for test, holds in inside[1].items() if holds.value}  # type: ignore[attr-defined]
-    elif inside is not None:
-        middle, tests = inside
+    if whole is not None and split == GUARDED:
+        guarded = {test: whole[0] for test, holds in whole[1].items() if holds.value}  # type: ignore[attr-defined]
+    elif whole is not None:
+        middle, tests = whole
         walks = [(lo, middle, tests), (middle if lo is None else b.binary("max", lo, middle), hi, {})]
     for begin, end, known in walks if split != 2 else reversed(walks):
         w.known.update(known)
@@ -326,34 +326,39 @@ def limits(frame: Frame, bounds: list[Bound]) -> tuple[Op | None, Op | None]:
         if bound.upper:
             hi = limit if hi is None else b.binary("min", hi, limit)
         else:
-            floor = b.binary("max", limit, b.scalar_size(0))
+            floor = limit if t.begins_inside(limit) else b.binary("max", limit, b.scalar_size(0))
             lo = floor if lo is None else b.binary("max", lo, floor)
     return lo, hi
 
 
-def _inside(frame: Frame, bounds: list[Bound]) -> tuple[Op, dict[Op, Op]] | None:
-    """Where the tiles end that every row of the block sees whole, and the comparisons with what they are there.
+def inside(frame: Frame, bounds: list[Bound]) -> tuple[Op, dict[Op, Op]] | None:
+    """Where the tiles end (of upper bounds) or begin (of lower ones) that every row of the block sees whole, and the
+    comparisons with what they are there.
 
-    ``None`` where there is no upper bound, or where the end of those tiles does not fall between two tiles.
+    ``None`` where there are no bounds, or of both kinds, or where the end of those tiles does not fall between two tiles.
     """
     b = frame.b
     m, n = (b.axis[frame.domain.role(r)[0].name] for r in "mn")
     rows = frame.domain.role("m")[0].classes
     row = rows[0]
-    upper = [x for x in bounds if x.upper and x.test is not None]
-    if not upper or any(x.read is not None or not isinstance(x.offset, int) for x in upper):
+    found = [x for x in bounds if x.test is not None]
+    if len({x.upper for x in found}) != 1 or any(x.read is not None or not isinstance(x.offset, int) for x in found):
         return None
-    if any(x.row is not None for x in upper) and (m.tile % n.tile or len(rows) > 1):
+    if any(x.row is not None for x in found) and (m.tile % n.tile or len(rows) > 1):
         return None
     middle: Op | None = None
     tests: dict[Op, Op] = {}
-    for x in upper:
+    for x in found:
         assert isinstance(x.offset, int) and x.test is not None
         tests[x.test] = b.const(x.holds, "bool")
-        reach = (x.offset + 1) // n.tile * n.tile  # the block's first row sees this far beyond its own number
+        if x.upper:
+            reach = (x.offset + 1) // n.tile * n.tile  # the block's first row sees this far beyond its own number
+        else:
+            last = x.offset + (m.tile - 1 if x.row is row else 0)
+            reach = -(-last // n.tile) * n.tile  # and its last row begins that far beyond the first one's number
         limit = b.scalar_size(reach)
         limit = b.binary("add", b.add(t.Start(m.name)), limit) if x.row is row else limit
         limit = b.binary("max", limit, b.scalar_size(0)) if reach < 0 else limit
-        middle = limit if middle is None else b.binary("min", middle, limit)
+        middle = limit if middle is None else b.binary("min" if x.upper else "max", middle, limit)
     assert middle is not None
     return middle, tests

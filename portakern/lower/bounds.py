@@ -93,6 +93,17 @@ def bounds_of_zeros(op: Op, walked: AxisClass, classes: Classes) -> list[Bound]:
     return []
 
 
+def tests_of(bound: Bound, walked: AxisClass, program: tt.TensorProgram, classes: Classes) -> dict[Op, bool]:
+    """The comparisons of ``program`` that say what ``bound`` does, and what they are within it."""
+    return {op: holds for op in program.body.ops if isinstance(op, tt.Map) and op.fn in _FLIPPED for holds in (True, False)
+            if any(alike(bound, x) for x in _from_condition(op, walked, classes, holds))}  # fmt: skip
+
+
+def alike(a: Bound, b: Bound) -> bool:
+    """Whether two bounds are the same, whatever says so."""
+    return (a.upper, a.row, a.offset, a.read) == (b.upper, b.row, b.offset, b.read)
+
+
 def _minus_infinity(op: Op) -> bool:
     return _is(op, -math.inf)
 
@@ -114,12 +125,14 @@ def _from_condition(op: Op, walked: AxisClass, classes: Classes, holds: bool) ->
         return _from_condition(op.args[0], walked, classes, not holds)
     if op.fn == ("and" if holds else "or"):
         return [b for a in op.args for b in _from_condition(a, walked, classes, holds)]
-    flipped = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
-    fn = op.fn if holds else flipped.get(op.fn, "")
-    if fn not in flipped:
+    fn = op.fn if holds else _FLIPPED.get(op.fn, "")
+    if fn not in _FLIPPED:
         return []
     left, right = (_affine(a, classes, classes.of_operand(op, i)) for i, a in enumerate(op.args))
     return [replace(b, test=op, holds=holds) for b in _solve(fn, left, right, walked)] if left and right else []
+
+
+_FLIPPED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
 
 
 def _solve(fn: str, left: Affine, right: Affine, walked: AxisClass) -> list[Bound]:

@@ -7,15 +7,15 @@ together the queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from portakern.dtypes import DTYPES
 from portakern.errors import LoweringError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
-from portakern.lower.attention_walk import limits, usable
-from portakern.lower.bounds import Bound, bounds_of_zeros
+from portakern.lower.attention_walk import inside, limits, usable
+from portakern.lower.bounds import Bound, alike, bounds_of_zeros, tests_of
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.contraction import dot
 from portakern.lower.cuts import last_anchors
@@ -128,9 +128,24 @@ def _walk(frame: Frame, inner: Sequence[tt.Contract], level: Sequence[tt.Contrac
         sums = (frame.b.binary("add", x, y) for x, y in zip(left[split:], right[split:], strict=True))
         return (*folding.join(left[:split], right[:split]), *sums)
 
-    n = frame.domain.role("n")[0]
-    runs = [*frame.domain.role("reduced"), n]
-    totals = nested(frame, runs, init, step, join, {n.name: limits(frame, _bounds(frame, level))})
+    n = frame.domain.role("n")[0].name
+    names, walks = [name for name, _ in init], _walks(frame, _bounds(frame, level))
+
+    def along(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        for lo, hi, known in walks:
+            frame.w.known.update(known)
+            carried = frame.b.loop(n, list(zip(names, carried, strict=True)), in_a_scope, lo, hi, join)
+            for test in known:
+                del frame.w.known[test]
+        return carried
+
+    def in_a_scope(carried: tuple[Op, ...]) -> tuple[Op, ...]:
+        frame.w.push()
+        made = step(carried)
+        frame.w.pop()
+        return made
+
+    totals = nested(frame, frame.domain.role("reduced"), init, along, join)
     frame.w.known.update(folding.known(totals[:split]))
     frame.w.known.update((op, frame.b.cast(acc, wide(op.dtype))) for op, acc in zip(products, totals[split:], strict=True))
 
@@ -176,6 +191,21 @@ def _sides(frame: Frame, op: tt.Contract, m: str) -> list[tuple[Op, tuple]]:
 # ---- bounds ----------------------------------------------------------------------------------------------------------------
 
 
+def _walks(frame: Frame, bounds: list[Bound]) -> list[tuple[Op | None, Op | None, Mapping[Op, Op]]]:
+    """From where to where the middle is walked, and what is known there of comparisons: tiles that no row of the block is
+    masked in are walked apart where the schedule asks for it."""
+    lo, hi = limits(frame, bounds)
+    found = inside(frame, bounds) if frame.schedule.option("split", 0) else None
+    if found is None:
+        return [(lo, hi, {})]
+    middle, request = found[0], frame.request
+    same = [tests_of(x, _class(frame, "n"), request.program, request.classes) for x in bounds]
+    tests = {op: frame.b.const(holds, "bool") for tests in same for op, holds in tests.items()}
+    if bounds[0].upper:
+        return [(lo, middle, tests), (middle, hi, {})]
+    return [(lo, middle, {}), (middle, hi, tests)]
+
+
 def _bounds(frame: Frame, level: Sequence[tt.Contract | tt.Fold]) -> list[Bound]:
     """Bounds outside which every product of ``level`` adds nothing: those of all of them."""
     if any(isinstance(op, tt.Fold) for op in level):
@@ -184,13 +214,9 @@ def _bounds(frame: Frame, level: Sequence[tt.Contract | tt.Fold]) -> list[Bound]
     walked = _class(frame, "n")
     found = [[b for x in op.operands if x in computed for b in bounds_of_zeros(x, walked, frame.request.classes)]
              for op in level]  # fmt: skip
-    shared = [b for b in found[0] if all(any(_alike(b, other) for other in others) for others in found[1:])]
-    alone = [b for i, b in enumerate(shared) if not any(_alike(b, other) for other in shared[:i])]
+    shared = [b for b in found[0] if all(any(alike(b, other) for other in others) for others in found[1:])]
+    alone = [b for i, b in enumerate(shared) if not any(alike(b, other) for other in shared[:i])]
     return [b for b in alone if usable(frame, b)]
-
-
-def _alike(a: Bound, b: Bound) -> bool:
-    return (a.upper, a.row, a.offset, a.read) == (b.upper, b.row, b.offset, b.read)
 
 
 def _class(frame: Frame, role: str) -> AxisClass:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from portakern.dtypes import DTYPES
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, Yield, yielded
+from portakern.ir.invariants import with_invariants_hoisted
 from portakern.ir.rewrite import Rules, canonicalise, live
 from portakern.ir.size import Size
 
@@ -19,37 +20,10 @@ rules = Rules()
 def clean(kernel: t.Kernel) -> t.Kernel:
     kernel = canonicalise(kernel, rules)
     if kernel.family in ("rows", "segments", "scan", "associative", "recurrence", "chain"):
-        kernel = replace(kernel, body=Block(kernel.body.args, tuple(_hoisted(kernel.body, {}))))
+        kernel = with_invariants_hoisted(kernel)
     read = {(op.source, op.index) for op in kernel.body.walk() if isinstance(op, Result)}
     kernel = replace(kernel, body=Block(kernel.body.args, tuple(_without_idle(kernel.body, {}, read))))
     return canonicalise(kernel, rules + _pads(kernel))
-
-
-def _hoisted(block: Block, env: dict[Op, Op]) -> list[Op]:
-    """The operations of ``block`` with those of its loops that are the same at every step before the loop."""
-    out: list[Op] = []
-    for old in block.ops:
-        op = old.remap(lambda o: env.get(o, o), lambda region: region)
-        if isinstance(op, t.For):
-            varying: set[Op] = set(op.body.args)
-            inside: list[Op] = []
-            for inner in _hoisted(op.body, env):
-                if _varies(inner, op.axis, varying):
-                    varying.add(inner)
-                    inside.append(inner)
-                else:
-                    out.append(inner)
-            op = replace(op, body=Block(op.body.args, tuple(inside)))
-        env[old] = op
-        out.append(op)
-    return out
-
-
-def _varies(op: Op, axis: str, varying: set[Op]) -> bool:
-    if not op.pure or isinstance(op, t.For | Yield) or any(o in varying for o in op.operands):
-        return True
-    axes = {a for i in op.indices for a in i.axes} if isinstance(op, t.Load) else {getattr(op, "axis", "")}
-    return axis in axes or (isinstance(op.type, t.TileType) and axis in op.type.axes)
 
 
 def _without_idle(block: Block, env: dict[Op, Op], read: Container[tuple[Op, int]]) -> list[Op]:

@@ -33,6 +33,7 @@ from portakern.ir.tensor import (
 from portakern.lower.classes import AxisClass, axis_classes, is_thin, unshare, unshared
 from portakern.lower.cuts import ANCHORS, Flow, last_anchors, levels, program_of
 from portakern.lower.domain import real
+from portakern.lower.masked_weights import without_masked_weights
 from portakern.lower.online import Attention, factors, match_attention
 from portakern.lower.pairs import pairs_of
 from portakern.lower.partial_sums import product_summed
@@ -84,6 +85,7 @@ def stages(program: TensorProgram, names: Names, fresh: Iterable[str], attention
     if attention and computed_several_times(program, axis_classes(program, names), Flow(program).users):
         # So are weights that are made of them, and quotients take long.
         program = unshared(canonicalise(shared, factors), names)
+        program = unshared(without_masked_weights(program, axis_classes(program, names)), names)
     out: list[Stage] = []
     placed = dict(pieces or {})
     for part in levels(program, names, names_of_temporaries, placed, shares, picks, attention):

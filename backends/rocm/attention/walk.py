@@ -62,13 +62,14 @@ class Halves:
 
 @dataclass(frozen=True)
 class StripWalk(p.Loop):
-    """A loop whose pipeline copies ``strips``, of which ``extent`` lines exist."""
+    """A loop whose pipeline copies ``strips``, of which ``extent`` lines exist; ``follows`` another one of the kernel."""
 
     strips: tuple[KeyStrip, ...] = ()
     extent: PlanTerm = ZERO
     direct: bool = False
     turns: Turns | None = None
     halves: Halves | None = None
+    follows: bool = False
 
     def __str__(self) -> str:
         lines = [f"    {x}" for x in self.strips]
@@ -120,6 +121,7 @@ class _Walks:
         self.plan, self.planner, self.target, self.names = plan, planner, target, plan.free_names()
         self.layout = {s.name: s.place.layout for s in p.statements(plan.body) if isinstance(s, p.LoadTile | p.Map)}
         self.loads = {x.shared: op for (op, *_), x in planner.operands.items() if x.shared is not None}
+        self.found = 0
 
     def block(self, body: Sequence[p.Statement]) -> tuple[p.Statement, ...]:
         return tuple(self._loop(s) if isinstance(s, p.Loop) else s for s in body)
@@ -150,7 +152,9 @@ class _Walks:
         halves = self._halves(loop, strips) if turns is None else None
         # What a wave with more registers than that reads may be moved while it is under way: the compiler has to see it.
         direct = self.direct and halves is None and (turns is not None or self._needed(loop) <= _ROOM)
-        return StripWalk(**given, strips=strips, extent=extent, direct=direct, turns=turns, halves=halves)
+        self.found += 1
+        return StripWalk(**given, strips=strips, extent=extent, direct=direct, turns=turns, halves=halves,
+                         follows=self.found > 1)  # fmt: skip
 
     def _products(self, loop: p.Loop) -> _Products | None:
         """The products of a step, where a tile's first ones can be had before what stands between."""

@@ -66,9 +66,14 @@ def print_walk(printer: Printer, k: StripWalk) -> list[str]:
     x = _Names(first, end, next_, load, {} if k.direct else again, took)
     begin = [f"const int64_t {x.end} = {k.end};", *([] if known else [f"const int64_t {x.first} = {k.begin};"])]
     kind = "StripFeed" if k.direct else "HeldStripFeed"
+    own = ""
+    if k.follows and k.turns is not None:
+        own = fresh("anew")
+        begin.append(f"const pk::Anew {own};  // no address of this walk is in registers in the one before")
+        own = f", {own}"
     for s in k.strips:
-        begin += [f"pk::{kind} {s.feed}({s.name}, {s.origin}, {s.stride}, {k.extent}, {s.features});",
-                  f"pk::StripReader {s.reader}({s.name});",
+        begin += [f"pk::{kind} {s.feed}({s.name}, {s.origin}, {s.stride}, {k.extent}, {s.features}{own});",
+                  f"pk::StripReader {s.reader}({s.name}{own});",
                   f"decltype({s.reader})::Part {s.part};  // what this wave holds of a tile"]  # fmt: skip
     begin += [f"pk::Tile<{printer.dialect.type(v.dtype)}, {printer.place(v.place)}> {called[v.name]};" for v in vectors]
     if vectors:

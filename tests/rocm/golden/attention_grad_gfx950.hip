@@ -106,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(512) attention_grad_2(
     auto t0_tile = pk::load<pk::RowOf<AccSqSk>>(t0 + h * 2048 + g * 1024 + sq0, 1);
     auto t1_tile = pk::load<pk::RowOf<AccSqSk>>(t1 + h * 2048 + g * 1024 + sq0, 1);
     auto t2_tile = pk::load<pk::RowOf<AccSqSk>>(t2 + h * 2048 + g * 1024 + sq0, 1);
+    auto t0_product = pk::map<pk::RowOf<AccSqSk>>([](float t0) { return t0 * -1.442695f; }, t0_tile);
     auto acc = pk::fill<float, AccSqD>(0.0f);
     // 32 coordinates along sk at a time
     const int64_t end_sk0 = 1024;
@@ -138,7 +139,6 @@ extern "C" __global__ void __launch_bounds__(512) attention_grad_2(
     #pragma unroll 1
     for (int64_t sk0 = 0; sk0 < end_sk0; sk0 += 32) {
         k_shared2_reader.read(k_shared2_part);
-        auto t0_product = pk::map<pk::RowOf<AccSqSk>>([](float t0) { return t0 * -1.442695f; }, t0_tile);
         auto q_k_bf16 = pk::map<AccSqSk>([](float q_k, float t0_product, float t1, float d_out_v, float t2) {
             const float product = pk::exp2(pk::fma(q_k, 0.12751743f, t0_product)) * t1 * (float(pk::bf16(d_out_v)) - t2);
             return pk::bf16(product * 0.088388346f);

@@ -69,6 +69,20 @@ template <class S, int Slots> struct SlotStep {
   }
 };
 
+// The numbers of a thread and of its lane.
+struct Own {
+  PK_FN int thread() const { return pk::thread(); }
+  PK_FN int lane() const { return pk::lane(); }
+};
+
+// The same, of which the compiler does not know that they are: what follows from them is computed anew, and is in no registers
+// before that.
+struct Anew {
+  int own = opaque(pk::thread());
+  PK_FN int thread() const { return own; }
+  PK_FN int lane() const { return own & (wave - 1); }
+};
+
 // Reads the slots of a strip in turn.
 template <class S, int Slots> struct StripReader {
   using Part = StripPart<S>;
@@ -80,8 +94,8 @@ template <class S, int Slots> struct StripReader {
   LdsAddress own[starts];
   SlotStep<S, Slots> slot;
 
-  PK_FN explicit StripReader(const S (&slots)[Slots]) {
-    const int l = lane() % 32, half = lane() / 32;
+  template <class Who = Own> PK_FN explicit StripReader(const S (&slots)[Slots], Who who = {}) {
+    const int l = who.lane() % 32, half = who.lane() / 32;
 #pragma unroll
     for (int n = 0; n < starts; ++n) {
       own[n] = lds_address(slots) + (S::upright ? S::place(l, n * 32 + half * 16)
@@ -171,9 +185,10 @@ template <class S, int Slots> struct StripFeed {
   SlotStep<S, Slots> slot;
   int stride, end, from;
 
-  PK_FN StripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
+  template <class Who = Own>
+  PK_FN StripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features, Who who = {})
       : origin(origin_), to(lds_address(slots) + wave_number() * (wave * 16)), stride(stride_ * 2), end(end_) {
-    const int n = thread() / across, at = thread() % across * 16 ^ S::key(n);
+    const int n = who.thread() / across, at = who.thread() % across * 16 ^ S::key(n);
     from = at < features * 2 ? n * stride + at : Buffer::outside;
   }
 
@@ -205,14 +220,16 @@ template <class S, int Slots> struct HeldStripFeed {
   int stride, end, from;
   Piece held[pieces];
 
-  PK_FN HeldStripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features)
+  template <class Who = Own>
+  PK_FN HeldStripFeed(const S (&slots)[Slots], const typename S::Element* origin_, int stride_, int end_, int features, Who who = {})
       : origin(origin_), to(lds_address(slots)), stride(stride_ * 2), end(end_) {
     if constexpr (plain) {
-      const int n = thread() / across, at = thread() % across * 16;
+      const int n = who.thread() / across, at = who.thread() % across * 16;
       from = at < features * 2 ? n * stride + at : Buffer::outside;
       to += S::place(n, at);
     } else {  // a wave takes 16 patches along the line and 4 down
-      const int col = (wave_number() % beside * 16 + lane() / 4) * (wide / 2), row = wave_number() / beside * 16 + lane() % 4 * 4;
+      const int col = (wave_number() % beside * 16 + who.lane() / 4) * (wide / 2);
+      const int row = wave_number() / beside * 16 + who.lane() % 4 * 4;
       from = col < features ? row * stride + col * 2 : Buffer::outside;
       to += S::place(col, (row / 16 * 16 + row / 4 % 2 * 8 + row / 8 % 2 * 4) * 2);  // as lanes hold weights of keys
     }
