@@ -136,9 +136,13 @@ def _joined(frame: Frame, partials: Sequence[tuple[Array, Coordinates]], combine
 
 
 def inlined(b: Builder, block: Block, values: tuple[Op, ...]) -> tuple[Op, ...]:
-    """What ``block`` yields of ``values``, which may have other dims than its arguments."""
+    """What ``block`` yields of ``values``, which may have other dims than its arguments.
+
+    Its operations are new ones: none is in two blocks, and a block may be inlined several times.
+    """
     made: dict[Op, Op] = dict(zip(block.args, values, strict=True))
     for op in block.ops:
         if not isinstance(op, Yield):
-            made[op] = b.add(op.remap(made.__getitem__))
+            new = op.remap(made.__getitem__)
+            made[op] = b.add(replace(op) if new is op else new)  # type: ignore[type-var]
     return tuple(made[v] for v in yielded(block))

@@ -12,7 +12,7 @@ import portakern as pk
 from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 from portakern.ir.oracle import evaluate
-from portakern.ir.program import Program
+from portakern.ir.program import Program, parse_kernels
 from portakern.ir.schedule import Nest, Schedule
 from portakern.ir.tensor import tensor_type
 from portakern.lower import lower
@@ -249,3 +249,14 @@ def test_a_sum_of_two_axes_is_shared_along_the_longer_one(operator: pk.Operator,
     first = lowered.kernels[0]
     assert len(lowered.kernels) == 2
     assert next(a.extent for a in first.axes if a.name.startswith("part")) > 100  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("op", [variance_and_mean, log_sum_exp, first_of_the_largest], ids=lambda op: op.name)
+def test_parts_are_joined_by_operations_of_their_own(op: Operator) -> None:
+    """The text of a kernel whose loop and its way to join had an operation in common read back as another kernel."""
+    program = lower(op.program(dict(M=5, N=64), dtype="f32"), in_parts(4))
+    assert len(program.kernels) > 1
+    for kernel in program.kernels:
+        every = list(kernel.body.walk())
+        assert len(every) == len(set(every))
+    assert [k.digest for k in parse_kernels(str(program))] == [k.digest for k in program.kernels]

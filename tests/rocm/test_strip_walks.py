@@ -90,7 +90,7 @@ def test_the_backward_on_the_machine(isa: str, sizes: dict[str, Any], causal: bo
 @pytest.mark.parametrize("isa", ["gfx942", "gfx950"])
 def test_the_backward_of_many_masked_weights_on_the_machine(isa: str) -> None:
     needs_clang(isa)
-    sizes = dict(B=1, H=16, G=2, SQ=200, SK=700, D=64)
+    sizes: dict[str, Any] = dict(B=1, H=16, G=2, SQ=200, SK=700, D=64)
     assert len(walks(backward, isa, sizes, causal=True)) == 4  # what masked weights are is summed by a kernel of its own
     (row,) = pk.check(backward, targets=[f"hip:{isa}"], dtype="bf16", causal=True, **sizes).rows
     assert row.evidence == "simulated" and row.correct

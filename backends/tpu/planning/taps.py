@@ -6,11 +6,13 @@ In the text they are Python loops, unrolled while the kernel is traced, so that 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from math import prod
 
 from portakern.ir.core import Block, Op, Result, Yield, yielded
 from portakern.ir.rewrite import Rules, canonicalise
-from portakern.ir.tile import Cast, For, Kernel, Load, Mask, tile_type
+from portakern.ir.tile import Cast, Coord, For, Kernel, Load, Mask, Start, Store, tile_type
 
 MOST = 128
 """Taps that are unrolled; those of loops further out are walked by the grid."""
@@ -28,6 +30,7 @@ def with_taps(kernel: Kernel) -> Kernel:
     if not windows:
         return kernel
     ways = {t.axis for i in windows for t in i.terms if kernel.axis[t.axis].kind == "loop" and kernel.axis[t.axis].tile == 1}
+    kernel = _with_own_axes(kernel, ways)
     env: dict[Op, Op] = {}
 
     def visit(block: Block) -> Block:
@@ -39,6 +42,41 @@ def with_taps(kernel: Kernel) -> Kernel:
         return Block(block.args, tuple(ops))
 
     return canonicalise(replace(kernel, body=visit(kernel.body)), _tidy(kernel))
+
+
+def _with_own_axes(kernel: Kernel, ways: set[str]) -> Kernel:
+    """``kernel`` whose loops that store along one of ``ways`` walk an axis of their own: a block of an output is one step's, so
+    that the grid walks them, and taps it does not."""
+    taken = {a.name for a in kernel.axes}
+    axes = list(kernel.axes)
+    env: dict[Op, Op] = {}
+
+    def visit(block: Block, names: dict[str, str]) -> Block:
+        ops: list[Op] = []
+        for op in block.ops:
+            inside = names
+            if isinstance(op, For) and op.axis in ways and any(isinstance(x, Store) for x in op.body.walk()):
+                own = next(n for i in count(2) if (n := f"{op.axis}{i}") not in taken)
+                taken.add(own)
+                axes.append(replace(kernel.axis[op.axis], name=own))
+                inside = {**names, op.axis: own}
+            env[op] = _along(op.remap(lambda o: env.get(o, o), partial(visit, names=inside)), inside)
+            ops.append(env[op])
+        return Block(block.args, tuple(ops))
+
+    body = visit(kernel.body, {})
+    return replace(kernel, axes=tuple(axes), body=body) if len(axes) > len(kernel.axes) else kernel
+
+
+def _along(op: Op, names: dict[str, str]) -> Op:
+    """``op`` with axes called by ``names``, along none of which a tile has a dim."""
+    if isinstance(op, Load | Store):
+        terms = [tuple(replace(t, axis=names.get(t.axis, t.axis)) for t in i.terms) for i in op.indices]
+        indices = tuple(replace(i, terms=new) for i, new in zip(op.indices, terms, strict=True))
+        return op if indices == op.indices else replace(op, indices=indices)
+    if isinstance(op, Coord | Start | For) and op.axis in names:
+        return replace(op, axis=names[op.axis])
+    return op
 
 
 def _loop(op: For, kernel: Kernel, ways: set[str]) -> For:
