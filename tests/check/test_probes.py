@@ -193,9 +193,9 @@ def test_no_legal_evaluation_of_a_long_chain_is_called_wrong(seed: int) -> None:
 
 
 def test_a_row_says_of_what_little_is_known() -> None:
-    (row,) = pk.check(divided, ["numba:cpu"], "f32", M=9, N=16).rows
+    (row,) = pk.check(divided, ["cpp:cpu"], "f32", M=9, N=16).rows
     assert row.correct and (row.method or "").endswith("roundings may decide much of out")
-    (row,) = pk.check(layers, ["numba:cpu"], "f32", M=9, N=16).rows
+    (row,) = pk.check(layers, ["cpp:cpu"], "f32", M=9, N=16).rows
     assert row.correct and "roundings may decide" not in (row.method or "")
 
 

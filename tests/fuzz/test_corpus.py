@@ -53,7 +53,7 @@ QUICKEST, EVERY_FILE = "opencl", 4
 four; where a docstring does not name OpenCL the first case is enough: the mistake was in what languages share."""
 
 
-EVERY = {"triton": 16, "pallas": 12, "cuda": 8, "cpp": 3, "hip": 6, "sycl": 4, "numba": 4}
+EVERY = {"triton": 24, "pallas": 16, "cuda": 14, "cpp": 4, "hip": 8, "sycl": 8, "numba": 8}
 """Of files that name a language one in so many is tried: fewer where one takes some seconds."""
 
 

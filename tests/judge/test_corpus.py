@@ -48,7 +48,7 @@ def by_task(some: Iterable[Attack]) -> Iterator[list[Attack]]:
     return (list(g) for _, g in itertools.groupby(sorted(some, key=task), task))
 
 
-EVERY = {"cpp:cpu": 4, "numba:cpu": 6}
+EVERY = {"cpp:cpu": 6, "numba:cpu": 9}
 """Languages of many attacks: the default run takes one in so many of them, and the first of each kind."""
 
 
