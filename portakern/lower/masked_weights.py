@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from portakern.dtypes import DTYPES
 from portakern.ir.core import Block, Op
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Literal, Map, TensorProgram, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Literal, Map, Reshape, TensorProgram, tensor_type
 from portakern.lower.bounds import find_bounds
 from portakern.lower.classes import Classes
 from portakern.lower.online import Softmax, Weights, match_weights, through_casts, through_moves
@@ -59,13 +60,30 @@ def _dims(op: Contract, number: int) -> tuple[tuple[int, ...], tuple[int, ...], 
 
 
 def _weights_in(op: Op) -> Weights | None:
-    """The weights that ``op`` is a product of, and of anything else."""
+    """The weights that ``op`` is, or is a product of with what is finite: 0 times infinity is NaN, and not to be left out."""
     op = through_casts(op)
     if found := match_weights(op):
         return found
     if isinstance(op, Map) and op.fn == "mul":
-        return next((found for x in op.args if (found := _weights_in(x))), None)
+        return next((found for x, y in (op.args, op.args[::-1]) if _is_finite(y) and (found := _weights_in(x))), None)
     return None
+
+
+def _is_finite(op: Op) -> bool:
+    """Whether ``op`` has no infinity and no NaN, whatever the inputs hold: it is made of integers or of truths."""
+    match op:
+        case Expand() | Reshape():
+            return _is_finite(op.x)
+        case Literal():
+            return math.isfinite(op.value)
+        case Convert():
+            have, to = DTYPES[tensor_type(op.x).dtype], DTYPES[op.dtype]
+            if have.is_float:
+                return to.largest >= have.largest and _is_finite(op.x)
+            return have.bits <= 8 or to.largest > 2.0**64
+        case Map(fn="select", args=(_, yes, no)):
+            return _is_finite(yes) and _is_finite(no)
+    return False
 
 
 def _worth_it(weights: Op) -> bool:

@@ -57,11 +57,17 @@ def windowed(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"]):
 
 
 @pk.operator
-def dropped(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"], keep: T["M", "N"]):
-    return (masked(q, k, v, lambda i, j: j <= i) * keep) @ v
+def dropped(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"], seed: pk.Scalar[pk.i64]):
+    keep = pk.bernoulli(seed, (q.shape[0], k.shape[0]), 0.75)
+    return (masked(q, k, v, lambda i, j: j <= i) * pk.where(keep, 1.0 / 0.75, 0.0)) @ v
 
 
-OPERATORS = {op.name: op for op in (causal, strictly, ends_together, to_come, windowed, dropped)}
+@pk.operator
+def weighed(q: T["M", "D"], k: T["N", "D"], v: T["N", "D"], by: T["M", "N"]):
+    return (masked(q, k, v, lambda i, j: j <= i) * by) @ v
+
+
+OPERATORS = {op.name: op for op in (causal, strictly, ends_together, to_come, windowed, dropped, weighed)}
 SIZES = [dict(M=70, N=70, D=4), dict(M=70, N=40, D=4), dict(M=40, N=70, D=4)]
 
 
@@ -83,9 +89,10 @@ def walks(program: Program) -> list[For]:
 
 
 def inputs_of(op: Operator, dims: dict[str, int], plant: float | None = None) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
+    rng, program = np.random.default_rng(0), op.program(dims, {}, "f32")
     given = {a.name: rng.standard_normal([int(str(s)) for s in tensor_type(a).shape]).astype(np.float32)
-             for a in op.program(dims, {}, "f32").args}  # fmt: skip
+             for a in program.args if a.name not in program.scalars}  # fmt: skip
+    given |= {n: np.asarray(5, np.int64) for n in program.scalars}
     if plant is not None:
         given["q"][dims["M"] // 2, 3] = plant
     return given
@@ -107,7 +114,8 @@ def test_every_element_is_right(name: str, plant: float | None) -> None:
 
 
 def test_a_row_of_nan_reaches_keys_that_it_does_not_see() -> None:
-    op, dims = pk.grad(causal, "v"), SIZES[0]
+    op, dims = pk.grad(causal, ("k", "v")), SIZES[0]
+    assert walks(made(op, dims, 1))[0].lo is not None
     assert np.isnan(run(made(op, dims, 1), inputs_of(op, dims, math.nan), {})["d_v"]).all()
 
 
@@ -120,6 +128,17 @@ def test_only_what_is_masked_in_part_is_compared(name: str, ends: list[tuple[boo
     assert [(x.lo is not None, x.hi is not None) for x in found] == ends
     compares = [any(isinstance(op, Compare) for op in x.body.walk()) for x in found]
     assert sum(compares) == 1 and compares[-1] == (name != "causal")
+
+
+def test_masked_weights_of_which_an_infinity_makes_nan_are_summed_as_they_are() -> None:
+    op, dims = pk.grad(weighed, ("k", "v")), SIZES[0]
+    (plain,) = walks(made(op, dims, 1))
+    assert plain.lo is None and walks(made(pk.grad(dropped, ("k", "v")), dims, 1))[0].lo is not None
+    given = inputs_of(op, dims)
+    given["by"][2, 60] = math.inf  # a masked place
+    got, want = run(made(op, dims, 1), given, {})["d_v"], evaluate(op.program(dims, {}, "f32"), given)["d_v"]
+    assert np.isnan(want[60]).all()
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
 
 
 def test_few_weights_are_summed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
