@@ -145,7 +145,8 @@ def compile_kernels(source: Source) -> list[CompiledKernel]:
     The host function runs once on arrays of zeros with its kernels replaced by recorders, so that little is computed.
     """
     module = load_module(source)
-    arguments = [_example(array, _example_sizes(source)) for array in parameters(source)]
+    sizes = _example_sizes(source)
+    arguments = [_example(array, sizes) for array in parameters(source)]
     try:
         with _recording(module) as calls:
             getattr(module, source.entry)(*arguments)
@@ -157,14 +158,14 @@ def compile_kernels(source: Source) -> list[CompiledKernel]:
         raise CompileError(f"numba cannot compile {source.operator}: {type(error).__name__}: {lines[0] if lines else ''}",
                            log=str(error)) from error  # fmt: skip
     outputs = [a for a in parameters(source) if a.role == "output"]
-    if not found and not all(_example(a, _example_sizes(source)).size == 0 for a in outputs):
+    if not found and not all(_example(a, sizes).size == 0 for a in outputs):
         raise CompileError(f"the host function of {source.operator} calls no numba kernel")
     return found
 
 
 _EXAMPLES = (61, 31, 17, 9, 5, 3, 2)
-"""What open dims count from, the first that gives arrays of at most :data:`_EXAMPLE_ELEMENTS`: of five open dims 61 would be 55
-GiB.  Slices and windows want some elements."""
+"""What open dims count from, the first that gives arrays of at most :data:`_EXAMPLE_ELEMENTS`: five open dims from 61
+on are a billion elements.  Slices and windows want some."""
 _EXAMPLE_ELEMENTS = 1 << 26
 
 

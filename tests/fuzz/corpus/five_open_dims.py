@@ -1,4 +1,4 @@
-"""numba: arrays of examples, which say what kernels are called with, had 61 elements or more along each open dim: 55 GiB."""
+"""numba: arrays of examples, which say what kernels are called with, had 61 elements or more along each open dim: gigabytes."""
 # case: {"dims": {"A": 2, "B": 3, "C": 1, "D": 5, "E": 4}, "dtype": "f32", "open": ["A", "B", "C", "D", "E"]}
 
 import portakern as pk
