@@ -41,6 +41,14 @@ UNGUARDED = pytest.StashKey[list[str]]()
 QUICK_TIER = "quick and not slow and not gpu"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist takes its own default
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Workers begin with a run of neighbouring tests each, and take over others' when theirs are done.  By default xdist deals
+    tests out one by one: then nearly every file's fixtures and kept workers are made by all of its workers."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.markexpr == "quick":
         config.option.markexpr = QUICK_TIER
