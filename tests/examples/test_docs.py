@@ -85,8 +85,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-LONG = {"commands": {"results", "tpu", "fuzzing", "from-cuda", "amd", "targets", "benchmarking", "gradients"},
-        "python": {"python", "tuning", "from-torch", "targets", "from-a-module"}}
+LONG = {"commands": {"report", "results", "tpu", "fuzzing", "from-cuda", "amd", "targets", "benchmarking", "gradients"},
+        "python": {"python", "tuning", "from-torch", "targets", "from-a-module", "timing", "judging", "generator"}}
 """Pages whose blocks take half a minute; what they show has tests of its own."""
 
 

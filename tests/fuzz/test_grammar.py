@@ -39,7 +39,7 @@ def drawn(seed: int, weights: dict[str, float] | None = None) -> FuzzCase:
 
 @pytest.fixture(scope="module")
 def many() -> list[FuzzCase]:
-    return [drawn(seed) for seed in range(750)]
+    return [drawn(seed) for seed in range(220)]
 
 
 def program_of(case: FuzzCase, folder: Path) -> TensorProgram:
@@ -66,11 +66,19 @@ def test_programs_differ(many: list[FuzzCase]) -> None:
     assert len({c.text for c in many}) > 0.95 * len(many)
 
 
-def test_features_are_named_and_reached(many: list[FuzzCase]) -> None:
-    reached = {f for c in many for f in c.features}
+def not_reached(drawn: list[FuzzCase]) -> set[str]:
+    reached = {f for c in drawn for f in c.features}
     assert reached <= set(FEATURES)
-    rare = {f for f in FEATURES if "f8" in f} | {"to_f64"}
-    assert len(set(FEATURES) - reached - rare) <= len(FEATURES) // 12
+    return set(FEATURES) - reached - {f for f in FEATURES if "f8" in f} - {"to_f64"}
+
+
+def test_features_are_named_and_most_are_reached(many: list[FuzzCase]) -> None:
+    assert len(not_reached(many)) <= len(FEATURES) // 3
+
+
+@pytest.mark.slow
+def test_features_are_reached() -> None:
+    assert len(not_reached([drawn(seed) for seed in range(750)])) <= len(FEATURES) // 12
 
 
 @pytest.mark.quick

@@ -24,7 +24,7 @@ def lines(folder: Path, kind: str) -> list[dict]:
 
 def test_a_short_run_finds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     out = tmp_path / "run"
-    asked = ["--targets", "numba:cpu,cpp:cpu", "--programs", "2", "--batch", "8", "--seed", "2"]
+    asked = ["--targets", "cpp:cpu", "--programs", "2", "--batch", "8", "--seed", "2"]
     status = main(["fuzz", *asked, "-o", str(out)])
     printed = capsys.readouterr().out
     assert status == 0, printed + "\n".join(f.read_text() for f in (out / "found").glob("*.py"))
@@ -45,8 +45,9 @@ def test_many_programs_are_emitted_only(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("pyopencl")  # where a program takes least
     out = tmp_path / "run"
-    asked = ["--targets", "cpp:cpu", "--programs", "4", "--batch", "10", "--seed", "4", "--shrink", "0"]
+    asked = ["--targets", "opencl:cpu", "--programs", "4", "--batch", "10", "--seed", "4", "--shrink", "0"]
     running = subprocess.Popen([sys.executable, "-m", "portakern", "fuzz", *asked, "-o", str(out)],
                                stdout=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     while not lines(out, "outcomes") and running.poll() is None:
@@ -90,8 +91,8 @@ def test_a_file_is_tried_again(tmp_path: Path, capsys: pytest.CaptureFixture[str
     file = tmp_path / "one.py"
     file.write_text('# case: {"dims": {"M": 3}, "stages": ["integers"]}\nimport portakern as pk\n\n\n@pk.operator\n'
                     'def op(x: pk.Tensor["M"]):\n    return x + 1\n')  # fmt: skip
-    assert main(["fuzz", "--targets", "numba:cpu", "--again", str(file)]) == 0
-    assert "numba:cpu" in capsys.readouterr().out
+    assert main(["fuzz", "--targets", "cpp:cpu", "--again", str(file)]) == 0
+    assert "cpp:cpu" in capsys.readouterr().out
 
 
 def test_without_hypothesis_the_command_that_brings_it_is_named(

@@ -100,16 +100,17 @@ BAD = {
 }
 
 
-def test_what_hangs_forks_or_exits_is_a_row_and_costs_its_time_only():
-    for target, texts in BAD.items():
-        with judge_for(target, workers=1, timeout_s=2.5) as judge:
-            judge.judge(HONEST[target])
-            rows = dict(zip(texts, judge.map(texts.values()), strict=True))
-            seats = [seat._pool._workers[0]._process.pid for seat in judge._seats]
-            assert all(r.error is not None and not r.correct for r in rows.values()), rows
-            assert rows["timeout"].error is not None and rows["timeout"].error["kind"] == "timeout", rows["timeout"].error
-            assert judge.judge(HONEST[target]).correct
-            assert seats == [seat._pool._workers[0]._process.pid for seat in judge._seats]  # none was lost
+@pytest.mark.parametrize("target", BAD)
+def test_what_hangs_forks_or_exits_is_a_row_and_costs_its_time_only(target: str):
+    texts = BAD[target]
+    with judge_for(target, workers=1, timeout_s=2.5) as judge:
+        judge.judge(HONEST[target])
+        rows = dict(zip(texts, judge.map(texts.values()), strict=True))
+        seats = [seat._pool._workers[0]._process.pid for seat in judge._seats]
+        assert all(r.error is not None and not r.correct for r in rows.values()), rows
+        assert rows["timeout"].error is not None and rows["timeout"].error["kind"] == "timeout", rows["timeout"].error
+        assert judge.judge(HONEST[target]).correct
+        assert seats == [seat._pool._workers[0]._process.pid for seat in judge._seats]  # none was lost
 
 
 def test_a_lost_seat_is_made_anew():

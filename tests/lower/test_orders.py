@@ -217,7 +217,8 @@ ELSEWHERE = "sycl:cpu,triton:sm_90,triton:gfx942,cuda:sm_80,cuda:sm_90a"
 @SHORT
 def test_they_are_right(operator: pk.Operator) -> None:
     numba = "numba:cpu," if operator is scattered else ""  # which takes seconds to compile one
-    rows_of(operator, f"{numba}{HERE}", "f32" if operator is noisy else "bf16")
+    here = HERE.removesuffix(",hip:gfx942") if operator is noisy else HERE  # a simulator takes long to draw numbers
+    rows_of(operator, f"{numba}{here}", "f32" if operator is noisy else "bf16")
 
 
 @pytest.mark.slow
@@ -229,7 +230,7 @@ def test_runs_are_right(operator: pk.Operator) -> None:
 @pytest.mark.slow
 @SHORT
 def test_they_are_right_everywhere(operator: pk.Operator) -> None:
-    rows_of(operator, f"numba:cpu,{ELSEWHERE}" + ("" if operator is noisy else ",pallas:v6e"), "f32")
+    rows_of(operator, f"numba:cpu,{ELSEWHERE}" + (",hip:gfx942" if operator is noisy else ",pallas:v6e"), "f32")
 
 
 @pytest.mark.slow

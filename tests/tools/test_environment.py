@@ -15,9 +15,11 @@ from portakern import cli
 from portakern.cli import doctor
 from portakern.native import driver_names
 from portakern.registry import registry
+from portakern.study import command_schema
 from portakern.tools import environment
 from portakern.tools.cache import Cache
 from portakern.tools.environment import Ability
+from tests.study.test_row_schema import closed
 
 MANIFEST = """
 import os
@@ -125,7 +127,9 @@ def test_the_command_prints_json_and_tells_health_by_its_status(
 ):
     monkeypatch.setattr(doctor, "doctor", lambda: report)
     assert cli.main(["doctor", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["broken"].keys() >= {"ruin"}
+    told = json.loads(capsys.readouterr().out)
+    assert told["broken"].keys() >= {"ruin"}
+    pytest.importorskip("jsonschema").validate(told, closed(command_schema.schema("doctor")))
     assert cli.main(["doctor", "--json", str(tmp_path / "no" / "file")]) == 1
     assert "cannot write" in capsys.readouterr().err
 
