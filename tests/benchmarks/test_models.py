@@ -34,7 +34,7 @@ def entry(models: Any, module: Any, *args: Any, package: str = "torch") -> Any:
 
 def test_a_model_is_a_row_with_errors_against_float64(models: Any) -> None:
     mlp = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)).eval()
-    row = models.row(entry(models, mlp, torch.randn(4, 6)), "numba:cpu", False, False)
+    row = models.row(entry(models, mlp, torch.randn(4, 6)), "cpp:cpu", False, False)
     assert "wrong" not in row and row["kernels"] == row["launches"] == 2 and row["import"] == 0
     assert 0 < row["error"] < 1e-5 and row["import s"] > 0
     assert "own/model" in models.text_of(row)
@@ -45,10 +45,10 @@ def test_what_is_refused_and_what_is_wrong_are_rows_too(models: Any, monkeypatch
         def forward(self, x: Any) -> Any:
             return x.nonzero()
 
-    row = models.row(entry(models, Refused(), torch.randn(3)), "numba:cpu", False, False)
+    row = models.row(entry(models, Refused(), torch.randn(3)), "cpp:cpu", False, False)
     assert "inside an array" in row["wrong"]
     monkeypatch.setattr(models, "_apart", lambda made, exact: 0.5)
-    row = models.row(entry(models, torch.nn.Linear(3, 3), torch.randn(2, 3)), "numba:cpu", False, False)
+    row = models.row(entry(models, torch.nn.Linear(3, 3), torch.randn(2, 3)), "cpp:cpu", False, False)
     assert "0.5 from PyTorch in float64" in row["wrong"]
 
 

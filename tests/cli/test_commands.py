@@ -121,16 +121,22 @@ def fails(x):
 
 
 @pytest.fixture(scope="module")
-def benched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One row that was timed against peers that are right, wrong and failing, without a store."""
-    folder = tmp_path_factory.mktemp("peers")
-    file = folder / "mine.py"
-    file.write_text(PEERS)
-    peers = ",".join(["numpy", *(f"{file}:{name}" for name in ("total", "mean", "fails"))])
-    words = ["bench", "row_sum", "-t", "numba:cpu", "--against", peers, "--no-store", "--store", str(folder / "r.sqlite")]
-    assert main([*words, "--json", str(folder / "rows.json"), *STORED]) == 0
-    assert not (folder / "r.sqlite").exists()
-    (row,) = json.loads((folder / "rows.json").read_text())["rows"]
+def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with a row of numba and one of C++, timed against peers that are right, wrong and failing, and what was printed
+    meanwhile; the file of rows lies beside it."""
+    folder = tmp_path_factory.mktemp("store")
+    file = folder / "r.sqlite"
+    (folder / "mine.py").write_text(PEERS)
+    peers = ",".join(["numpy", *(f"mine.py:{name}" for name in ("total", "mean", "fails"))])
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as printed:
+        words = ["bench", "row_sum", "-t", "numba:cpu,cpp:cpu", "--against", peers, "--store", str(file), *STORED]
+        assert main([*words, "--json", str(folder / "rows.json")]) == 0
+    return file, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def benched(store: tuple[Path, str]) -> dict[str, Any]:
+    row = json.loads(store[0].with_name("rows.json").read_text())["rows"][0]
     assert row["evidence"] == "timed" and "samples_us" not in row["time"]
     return row
 
@@ -151,16 +157,6 @@ def test_a_peer_that_computes_something_else_is_not_timed(benched: dict[str, Any
     found = {p["name"].rpartition(":")[2]: p for p in benched["time"]["peers"]}
     mean, fails = found["mean"], found["fails"]
     assert "computes something else" in mean["error"] and "ratio" not in mean and "never" in fails["error"]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A store with a row of numba and one of C++, and what was printed meanwhile."""
-    file = tmp_path_factory.mktemp("store") / "r.sqlite"
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        words = ["bench", "row_sum", "-t", "numba:cpu,cpp:cpu", "--against", "numpy", "--store", str(file), *STORED]
-        assert main(words) == 0
-    return file, printed.getvalue()
 
 
 def test_bench_keeps_results_and_results_shows_them(capsys: pytest.CaptureFixture[str], store: tuple[Path, str]):
@@ -205,9 +201,12 @@ def test_a_store_that_cannot_be_written_costs_no_timing(capsys: pytest.CaptureFi
     assert "warning: the results are not kept" in err and "hint: move it away" in err
 
 
-def test_samples_are_in_the_json_when_asked(capsys: pytest.CaptureFixture[str]):
-    """Where they are not asked for they are not: see what ``benched`` has."""
-    out = run(capsys, "bench", "row_sum", "-t", "numba:cpu", "--no-store", "--json", "--samples", *STORED)[1]
+def test_samples_are_in_the_json_when_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    """Where they are not asked for they are not: see what ``benched`` has.  And without a store none is made."""
+    file = tmp_path / "r.sqlite"
+    words = ["bench", "row_sum", "-t", "numba:cpu", "--no-store", "--store", str(file), "--json", "--samples"]
+    out = run(capsys, *words, *STORED)[1]
+    assert not file.exists()
     time = json.loads(out)["rows"][0]["time"]
     assert len(time["samples_us"]) == time["samples"] >= 5
     assert time["options"]["budget_s"] == 0.1 and time["calls_per_sample"] >= 1

@@ -49,7 +49,7 @@ def test_a_reader_that_goes_away_ends_without_a_traceback():
 
 def test_an_interrupt_shows_what_is_finished(tmp_path: Path):
     """Every row takes its budget, so that some are left half a second after the first is kept."""
-    words = ["bench", "row_sum", "-t", "numba:cpu", "--shape", "M=4|8|16|32,N=8", "--dtype", "f32", "--budget", "2s", "--width",
+    words = ["bench", "row_sum", "-t", "cpp:cpu", "--shape", "M=4|8|16|32,N=8", "--dtype", "f32", "--budget", "1.5s", "--width",
              "0.00001", "--json", "rows.json", "--store", "kept.sqlite"]  # fmt: skip
     process = subprocess.Popen([sys.executable, "-m", "portakern", *words], cwd=tmp_path, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True,
@@ -74,7 +74,7 @@ def test_sizes_beyond_all_addresses_are_refused(target: str, capsys: pytest.Capt
 
 
 def test_the_size_that_an_open_dim_was_timed_at_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    words = ["bench", "row_sum", "-t", "numba:cpu", "--shape", "M=?,N=8", "--dtype", "f32", "--budget", "0.05s", "--no-store"]
+    words = ["bench", "row_sum", "-t", "cpp:cpu", "--shape", "M=?,N=8", "--dtype", "f32", "--budget", "0.05s", "--no-store"]
     assert main([*words, "--json", str(tmp_path / "rows.json")]) == 0
     (row,) = json.loads((tmp_path / "rows.json").read_text())["rows"]
     size = row["time"]["sizes"]["M"]

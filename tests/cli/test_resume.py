@@ -12,7 +12,7 @@ from portakern.cli import main
 
 
 def bench(capsys: pytest.CaptureFixture[str], store: Path, *more: str) -> list[dict[str, Any]]:
-    assert main(["bench", "row_sum", "-t", "numba:cpu", "--dtype", "f32", "--budget", "0.1s", "--store", str(store), "--json",
+    assert main(["bench", "row_sum", "-t", "cpp:cpu", "--dtype", "f32", "--budget", "0.1s", "--store", str(store), "--json",
                  *more]) == 0  # fmt: skip
     return json.loads(capsys.readouterr().out)["rows"]
 

@@ -94,5 +94,5 @@ def test_inspect(tmp_path: Path):
 def test_tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PORTAKERN_TUNED", str(tmp_path / "tuned.sqlite"))
     how = ("--shape", "M=8,N=64", "--dtype", "f32", "--budget", "1s", "--no-store")
-    search, refused = hold("tune", tmp_path, "row_sum", "-t", "numba:cpu,triton:sm_90", *how)["tunings"]
+    search, refused = hold("tune", tmp_path, "row_sum", "-t", "cpp:cpu,triton:sm_90", *how)["tunings"]
     assert search["tried"] and search["by"] == "time" and refused["error"]
