@@ -96,7 +96,7 @@ def judge(program: TensorProgram, families: Mapping[str, Family], kinds: list[st
                 assert result.ratio <= 1, f"{kind}, {name}: {result.message}\n{program}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(chains, st.sampled_from(["f32", "bf16", "f16"]), st.integers(1, 9), st.integers(0, 2**16))
 def test_no_legal_evaluation_is_called_wrong(chain: Any, dtype: str, size: int, seed: int) -> None:
     judge(operator_of(chain).program({"N": size}, {}, dtype), {}, ["values", *KINDS], seed)
@@ -105,7 +105,7 @@ def test_no_legal_evaluation_is_called_wrong(chain: Any, dtype: str, size: int, 
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=QUIET)
+@settings(max_examples=6, deadline=None, suppress_health_check=QUIET)
 @given(cases({"large": 0, "f64": 0, "f16": 3}), st.integers(0, 2**16))
 def test_no_legal_evaluation_of_a_made_up_operator_is_called_wrong(tmp_path: Path, case: FuzzCase, seed: int) -> None:
     operator = FuzzProgram(case).operator(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from portakern.registry import registry
 from portakern.testing.conformance import BY_SHARES, Check, conformance
 
-CHECKS = [check for backend in registry().backends for check in conformance(backend, share=5)]
+CHECKS = [check for backend in registry().backends for check in conformance(backend, share=9)]
 WHOLE = [check for backend in registry().backends for check in conformance(backend) if check.name in {*BY_SHARES, "machine"}]
 QUICK = {"emits the same again": ("cpp",), "runs correctly": ("cpp", "opencl", "triton")}
 """What emits or runs the library in processes of its own is tried by default on some languages; the

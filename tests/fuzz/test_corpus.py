@@ -14,7 +14,8 @@ refuse it with the operator's line.  ``portakern fuzz --again FILE --targets T``
 In the default run every file is lowered and emitted, on one device of a language that its docstring names: most of them failed
 there, with an error or a text that no compiler takes.  Run are those whose turn it is: on the languages that the docstring
 names, on all of their devices (:data:`EVERY` says of how many files one), and on the others (:data:`TURNS`), there on one
-device in turns.  The slow tests try all on all.
+device in turns.  SYCL, Triton and CUDA, which take a quarter of a minute to begin, are run in the slow tier alone
+(``tests/long.txt``).  The slow tests try all on all.
 """
 
 from __future__ import annotations
