@@ -12,7 +12,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, included, reached, read_headers
 from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import dims_of
-from portakern.emit.softmax import by_powers_of_two
+from portakern.emit.softmax import by_powers_of_two, of_narrow_products
 from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
 from portakern.ir import tile as t
@@ -23,6 +23,7 @@ from portakern.ir.program import Program
 from .addresses import CudaPlanner
 from .attention import WalkPlan, walked
 from .blackwell import in_tensor_memory
+from .chain import ChainPlan, fed_chain
 from .exact import with_exact_sums
 from .hopper import MOVERS, NarrowPlan, PipelinePlan, narrowed, packed, pipelined
 from .lines import in_lines
@@ -37,7 +38,7 @@ PRECISIONS = {"ieee": MATRIX_OPERANDS, "tf32": {"f32"}, "fp8_fast": {"f8e4m3", "
 """Which operands are multiplied with each precision."""
 INSTRUCTIONS = ("sync", "wgmma", "tcgen05", "fma")
 """What ``mma`` may ask for beside the ways of f32."""
-DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan)
+DYNAMIC = (PipelinePlan, NarrowPlan, WalkPlan, ChainPlan)
 """Plans that lay out their shared memory by themselves."""
 
 OPTIONS = {
@@ -99,7 +100,7 @@ class CudaEmitter(CLikeEmitter):
     def plan_kernel(self, kernel: t.Kernel, dialect: Dialect, target: Target) -> CudaKernelPlan:
         if kernel.family == "attention":
             return self.plan_attention(kernel, dialect, target)
-        kernel = with_exact_sums(kernel)
+        kernel = by_powers_of_two(with_exact_sums(kernel), fused=True, may=_of_chains)
         plain = super().plan_kernel(with_fused_sums(kernel), dialect, target)
         asked = str(kernel.schedule.option("mma", "auto"))
         thirds = by_thirds(plain, asked, target)
@@ -107,7 +108,7 @@ class CudaEmitter(CLikeEmitter):
         made = CudaKernelPlan(**vars(plan), products=thirds or products_of(plan, asked, target),
                               at_once=int(kernel.schedule.option("blocks", 0)),
                               keep=str(kernel.schedule.option("keep", "none")))  # fmt: skip
-        planned = in_tensor_memory(made, kernel, target)
+        planned = fed_chain(made, kernel, target) if kernel.family == "chain" else in_tensor_memory(made, kernel, target)
         if planned is made:
             planned = pipelined(narrowed(made, kernel, target), kernel, target)
         if isinstance(planned, DYNAMIC):
@@ -139,7 +140,7 @@ class CudaEmitter(CLikeEmitter):
         made = super().launch(k, dialect, target)
         if isinstance(k, NarrowPlan):
             return replace(made, cluster=(k.parts, 1, 1), maps=k.maps)
-        if isinstance(k, WalkPlan):
+        if isinstance(k, WalkPlan | ChainPlan):
             return replace(made, block=(k.block, 1, 1), maps=k.maps)
         if not isinstance(k, PipelinePlan):
             return made
@@ -156,6 +157,10 @@ class CudaEmitter(CLikeEmitter):
         return 0 if isinstance(plan, DYNAMIC) else scratch_bytes(plan)
 
 
+def _of_chains(kernel: t.Kernel) -> bool:
+    return kernel.family == "chain" and of_narrow_products(kernel)
+
+
 # ---- the headers a text needs ------------------------------------------------------------------------------------------
 
 _HELD = {
@@ -169,7 +174,7 @@ _HELD = {
     "shifted": ("load_shifted", "store_rows", "RowWriter"), "tensor_memory": ("TensorAccumulator", "TensorPipeline"),
     "tile": ("map", "fill"), "vector_product": ("row_times_rows", "row_times_columns", "row_times_columns_of"),
     "rings": ("RowBlocks", "page_table", "pack"), "tensor_walk": ("TensorRows", "TensorWalk"),
-    "walk": ("start_product",),
+    "walk": ("start_product", "complete"),
     "wgmma": ("WarpgroupAccumulator",),
 }  # fmt: skip
 HOME = {word: header for header, words in _HELD.items() for word in words}

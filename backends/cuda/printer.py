@@ -26,6 +26,7 @@ from .attention import (
     print_walk,
 )
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
+from .chain import ChainPlan, Hold, Room, print_chain
 from .hopper import (
     Fetched,
     NarrowPlan,
@@ -125,13 +126,16 @@ class CudaPrinter(Printer):
         if isinstance(k, WalkPlan):
             self.plan = k
             return print_walk(self, k)
+        if isinstance(k, ChainPlan):
+            self.plan = k
+            return print_chain(self, k)
         if isinstance(k, SideBySide):
             return print_side_by_side(self, k)
         return super().kernel(k)
 
     def bounds(self, k: KernelPlan) -> str:
         """The threads of a block, and how many blocks an SM must be able to hold."""
-        if isinstance(k, PipelinePlan | WalkPlan):
+        if isinstance(k, PipelinePlan | WalkPlan | ChainPlan):
             return f"{k.block}, 1"
         at_once = k.at_once if isinstance(k, CudaKernelPlan) else 0
         if isinstance(k, NarrowPlan):
@@ -226,7 +230,7 @@ class CudaPrinter(Printer):
         return [f"writer.store({', '.join(map(str, (s.value, *self.address(s.access))))});"]
 
     def on_Pack(self, s: Pack) -> list[str]:
-        return [f"{s.name} = {self.word('pack', self.dialect.type(s.element), s.value)};"]
+        return self.define(s.name, s.define, self.word("pack", self.dialect.type(s.element), s.value))
 
     def on_Rescale(self, s: Rescale) -> list[str]:
         return [f"{self.word('rescale', '', s.name, s.factor)};  // most steps change no row's factor"]
@@ -289,6 +293,12 @@ class CudaPrinter(Printer):
     def on_Take(self, s: Take) -> list[str]:
         kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")
         return [f"{kind} {s.name} = {s.feed.name}.{word}();"]
+
+    def on_Hold(self, s: Hold) -> list[str]:
+        return [f"auto& {s.name} = {s.feed.name}.next();"]
+
+    def on_Room(self, s: Room) -> list[str]:
+        return [f"pk::Tile<float, {self.place(s.place)}> {s.name};"]
 
     def on_StartProducts(self, s: StartProducts) -> list[str]:
         started = [f"{self.product(x)};{f'  // {x.note}' if x.note else ''}" for x in s.products]

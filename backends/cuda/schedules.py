@@ -18,6 +18,7 @@ from portakern.emit.shares import LEAST_TILES, in_parts, keys_in_parts, product_
 from portakern.ir.schedule import Nest, NestAxis, Schedule
 
 from .attention.choosing import walks
+from .chain.choosing import SPLIT, chains
 from .hopper.choosing import multiplied_whole, pipelines
 
 MAX_WARPS = 16
@@ -454,7 +455,8 @@ def _attention(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 def _chain(nest: Nest, device: Device) -> Iterator[Schedule]:
-    return like_attention(nest, lambda x: _by_all_keys(x, device))
+    yield from chains(nest, device)
+    yield from (replace(s, options=SPLIT) for s in like_attention(nest, lambda x: _by_all_keys(x, device)))
 
 
 WIDEST, MOST_SCORES = 512, 1 << 30

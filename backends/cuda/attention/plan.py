@@ -104,10 +104,12 @@ class Pack(p.Statement):
     """The weights of a step as a left operand in registers: the f32 tile ``value`` in 16 bits."""
 
     NAMES = ("name",)
+    MADE = ("name",)
 
     name: str
     element: str
     value: PlanTerm
+    define: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} = pack({self.value})"

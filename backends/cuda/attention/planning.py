@@ -126,8 +126,8 @@ class Walk:
     def _rings(self, score: p.Dot, total: p.Dot) -> tuple[Ring, Ring, Ring]:
         """For queries, keys and values; queries have a second slot where that leaves room for the result's panels."""
         stages = self.kernel.schedule.stages
-        left, right = _operands(self.score, self.row)
-        value = _operands(self.sum, self.row)[1]
+        left, right = operands_of(self.score, self.row)
+        value = operands_of(self.sum, self.row)[1]
         keys, values = (self._ring(x, op, stages) for x, op in ((score.b, right), (total.b, value)))
         room = self._room() - keys.bytes - values.bytes
         query = self._ring(score.a, left, 1)
@@ -189,7 +189,7 @@ class Walk:
         scaled = [s for s in body[at:end] if isinstance(s, p.Map) and s.name == total.acc]
         need(made is not None and len(scaled) == 1, "its sums are not scaled at each step")
         assert isinstance(made, p.Map)
-        kept = _unpacked(made)
+        kept = unpacked(made)
         soften = [x for s in body[:end] if s not in (start, score, *scaled) for x in (kept if s is made else [s])]
         hand_over = body[end + 1 :]
         self._alone([*soften, *scaled, *hand_over])
@@ -310,7 +310,7 @@ class Walk:
         need(asked >= 0, "heads are taken at least one at a time")
         if asked:
             return asked
-        loads = [_operands(self.score, self.row)[1], _operands(self.sum, self.row)[1]]
+        loads = [operands_of(self.score, self.row)[1], operands_of(self.sum, self.row)[1]]
         elements = [product(tuple(self.kernel.axis[a].extent for a, _ in dims_of(x))) for x in loads]
         if not all(isinstance(n, int) for n in elements):
             return _OPEN_HEADS
@@ -402,7 +402,7 @@ def _seldom(s: p.Statement) -> p.Statement:
     return s
 
 
-def _operands(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
+def operands_of(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
     """What the left and the right operand are loaded by; the left one of weights is the weights themselves."""
     def source(op: Op) -> Op:
         while isinstance(op, t.Permute | t.Mask):
@@ -421,7 +421,7 @@ def _above(op: Op) -> set[Op]:
     return found
 
 
-def _unpacked(s: p.Map) -> list[p.Statement]:
+def unpacked(s: p.Map) -> list[p.Statement]:
     """``s`` without the cast to 16 bits that ends it; nothing where it does nothing else."""
     cast = s.result
     if not (isinstance(cast, Apply) and cast.fn == "cast" and s.dtype in ("bf16", "f16")):

@@ -9,7 +9,7 @@ from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import size_term
 
 from ..hopper.plan import WARPGROUP
-from .plan import WalkPlan
+from .plan import Ring, WalkPlan
 from .tensor_plan import TensorWalkPlan
 
 REGISTERS = {8: (24, 240)}
@@ -24,8 +24,8 @@ def print_walk(printer: Printer, k: WalkPlan) -> list[str]:
     if isinstance(k, TensorWalkPlan):
         return _tensor_walk(printer, k)
     ready = ["pk::ready();  // all barriers", ""]
-    body = [*printer.usings(k), *_words(printer, k), *_shared(printer, k, k.warps), *ready, *_producer(printer, k),
-            *_consumers(printer, k)]  # fmt: skip
+    rings = print_rings(printer, k.rings, k.barriers_at, k.warps)
+    body = [*printer.usings(k), *_words(printer, k), *rings, *ready, *_producer(printer, k), *_consumers(printer, k)]
     return [*printer.opening(k), *indented(body), "}"]
 
 
@@ -35,10 +35,10 @@ def _words(printer: Printer, k: WalkPlan) -> list[str]:
     return [f"const {kind} blocks({size_term(k.rows)}, {size_term(k.heads)});  // {order}"]
 
 
-def _shared(printer: Printer, k: WalkPlan, readers: int) -> list[str]:
-    """The rings, whose slots so many ``readers`` give back."""
-    lines, offset, barriers = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"], 0, k.barriers_at
-    for r in k.rings:
+def print_rings(printer: Printer, rings: Sequence[Ring], barriers: int, readers: int) -> list[str]:
+    """The rings, whose barriers begin at ``barriers`` and whose slots so many ``readers`` give back."""
+    lines, offset = ["extern __shared__ __align__(1024) unsigned char dynamic_shared[];"], 0
+    for r in rings:
         place = f"dynamic_shared + {offset}" if offset else "dynamic_shared"
         kind = f"pk::Ring<{printer.shared_type(r.shared)}, {r.slots}, {readers}>"
         lines.append(f"{kind} {r.name}({place}, dynamic_shared + {barriers});")
@@ -104,7 +104,7 @@ def _tensor_walk(printer: Printer, k: TensorWalkPlan) -> list[str]:
     turned = ", ".join(str(x).lower() for x in (k.key_transposed, k.value_transposed))
     kind = printer.named("TensorWalk", f"{k.score_layout}, {k.sum_layout}, {k.slots}, {turned}{parts}")
     body = [
-        *printer.usings(k), *_words(printer, k), *_shared(printer, k, 1),
+        *printer.usings(k), *_words(printer, k), *print_rings(printer, k.rings, k.barriers_at, 1),
         f"{kind} walk(dynamic_shared + {k.walk_at});  // its barriers; and tensor memory",
         "",
         *_tensor_producer(printer, k), *_tensor_consumers(printer, k),

@@ -37,10 +37,10 @@ struct Descriptor {
     int leading, stride;
 };
 
-inline uint64_t wgmma_descriptor(const void* start, int leading, int stride) {
+inline uint64_t wgmma_descriptor(const void* tile, int offset, int leading, int stride) {
     static Descriptor kept[1 << 16];
     static unsigned next = 0;
-    kept[++next & 0xffff] = {static_cast<const char*>(start), leading, stride};
+    kept[++next & 0xffff] = {static_cast<const char*>(tile) + offset, leading, stride};
     return next & 0xffff | reinterpret_cast<uint64_t>(&kept[0]) << 16;
 }
 

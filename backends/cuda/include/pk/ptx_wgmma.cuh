@@ -13,13 +13,15 @@ template <int Pending> PK_DEVICE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
 }
 
-/// Matrix descriptor of an operand in the 128-byte swizzling mode. `leading` is the distance in bytes between panels of 64
-/// elements where these run along rows (columns) of the result, unused where they run along k; `stride` the one between
-/// groups of eight rows of 128 bytes.
-PK_DEVICE uint64_t wgmma_descriptor(const void* start, int leading, int stride) {
-    constexpr uint64_t swizzle_128 = 1ull << 62;
-    return swizzle_128 | static_cast<uint64_t>(stride >> 4) << 32 | static_cast<uint64_t>(leading >> 4) << 16 |
-           (shared_address(start) & 0x3ffff) >> 4;
+/// Matrix descriptor of what lies `offset` bytes into a tile, in the 128-byte swizzling mode. `leading` is the distance in bytes
+/// between panels of 64 elements where these run along rows (columns) of the result, unused where they run along k; `stride` the
+/// one between groups of eight rows of 128 bytes. Shared memory ends below 2^18, so adding an offset carries into no other field:
+/// the descriptors of a tile are one, plus constants.
+PK_DEVICE uint64_t wgmma_descriptor(const void* tile, int offset, int leading, int stride) {
+    constexpr uint32_t swizzle_128 = 1u << 30;
+    const uint32_t start = static_cast<uint32_t>(leading >> 4) << 16 | (shared_address(tile) & 0x3ffff) >> 4;
+    const uint32_t low = start + static_cast<uint32_t>(offset >> 4), high = swizzle_128 | static_cast<uint32_t>(stride >> 4);
+    return static_cast<uint64_t>(high) << 32 | low;
 }
 
 // D += A B of m64 nN k16. Lane l of warp w of the warpgroup holds rows 16 w + l / 4 (in d0) and 8 below (in d8), of

@@ -68,13 +68,14 @@ PK_DEVICE void start_product(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& 
     using L = WarpgroupAccumulator<R, C, Warps, E>;
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && R == Warps * 16, "a warpgroup holds whole rows");
     constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed;
+    const int m = warpgroup() * 64;
     settle(y);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < A::cols; k += 16)
 #pragma unroll
         for (int n = 0; n < C; n += L::width) {
-            const uint64_t left = Stored<A>::left(a, warp() / 4 * 64, k), right = Stored<B>::right(b, k, n);
+            const uint64_t left = Stored<A>::left(a, m, k), right = Stored<B>::right(b, k, n);
             float* d0 = &y.v[n / 4];
             float* d8 = d0 + L::col_slots;
             if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, k > 0);

@@ -34,6 +34,9 @@ struct WarpgroupAccumulator : Accumulator<R, C, Warps, E, min_of(R / 16, Warps)>
     }
 };
 
+/// Which warpgroup this is, in a way that tells the compiler that all lanes of a warp agree: what descriptors are computed from.
+PK_DEVICE int warpgroup() { return __shfl_sync(~0u, warp() / 4, 0); }
+
 template <class T, int R, int C, int Warps, class E>
 struct InQuads<T, WarpgroupAccumulator<R, C, Warps, E>> : InQuads<T, typename WarpgroupAccumulator<R, C, Warps, E>::Base> {};
 
@@ -42,8 +45,8 @@ struct InQuads<T, WarpgroupAccumulator<R, C, Warps, E>> : InQuads<T, typename Wa
 template <class T, int R, int C> PK_DEVICE uint64_t describe(const Shared<T, R, C>& s, int row, int col, bool k_major) {
     using S = Shared<T, R, C>;
     static_assert(S::panel * sizeof(T) == 128 && R % 8 == 0, "panels of 128 bytes, rows in groups of eight");
-    const T* start = s.data + col / S::panel * R * S::panel + row * S::panel + (k_major ? col % S::panel : 0);
-    return ptx::wgmma_descriptor(start, R * 128, 8 * 128);
+    const int start = col / S::panel * R * S::panel + row * S::panel + (k_major ? col % S::panel : 0);
+    return ptx::wgmma_descriptor(s.data, start * static_cast<int>(sizeof(T)), R * 128, 8 * 128);
 }
 
 template <class S> struct Stored {
@@ -67,7 +70,8 @@ PK_DEVICE void start_dot(Tile<T, WarpgroupAccumulator<R, C, Warps, E>>& acc, con
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % step == 0, "sizes do not match");
     static_assert(Deep % step == 0 && Deep <= A::cols, "a wgmma takes 32 bytes of k");
     constexpr int turn_a = Stored<A>::transposed, turn_b = !Stored<B>::transposed, deep = Deep ? Deep : A::cols;
-    const int m = L::warp_row(thread()) / 64 * 64, n = L::warp_col(thread());
+    constexpr int below = L::high / 64;  // warpgroups below each other
+    const int group = warpgroup(), m = group % below * 64, n = group / below * L::wide;
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < deep; k += step)
