@@ -154,7 +154,7 @@ class CudaEmitter(CLikeEmitter):
         return self.operand_bytes(plan) if isinstance(plan, DYNAMIC) or not operands_are_static(plan) else 0
 
     def scratch_bytes(self, plan: KernelPlan) -> int:
-        return 0 if isinstance(plan, DYNAMIC) else scratch_bytes(plan)
+        return 0 if isinstance(plan, DYNAMIC) and not isinstance(plan, ChainPlan) else scratch_bytes(plan)
 
 
 def _of_chains(kernel: t.Kernel) -> bool:

@@ -294,6 +294,13 @@ class CudaPrinter(Printer):
         kind, word = ("const int", "arrived") if s.feed.counts else ("auto&", "next")
         return [f"{kind} {s.name} = {s.feed.name}.{word}();"]
 
+    def on_Relayout(self, s: p.Relayout) -> list[str]:
+        """Among the consumers where a producer is beside them."""
+        if not isinstance(self.plan, ChainPlan) or s.word == "copy" or s.place.side != "tile":
+            return super().on_Relayout(s)
+        template = f"{self.place(s.place)}, pk::Consumers<{self.plan.threads}>"
+        return self.define(s.name, s.define, self.word(s.word, template, s.value))
+
     def on_Hold(self, s: Hold) -> list[str]:
         return [f"auto& {s.name} = {s.feed.name}.next();"]
 

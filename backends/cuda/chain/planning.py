@@ -15,12 +15,15 @@ from portakern.ir import tile as t
 from ..attention.plan import Fetch, Pack, Ring
 from ..attention.planning import Obstacle, need, operands_of, unpacked
 from ..hopper.planning import coordinate, described, obstacle_to_map, origins_of
-from ..plans import CudaKernelPlan
+from ..plans import CudaKernelPlan, scratch_bytes
 from ..under_way import AsyncProduct, Feed, StartProducts, ordered
 from .order import in_good_order
 from .plan import ChainPlan, Hold, Room
 
 PRODUCTS = "wgmma.m64nNk16 (left operands in shared memory or, where a product made them, in registers)"
+
+ALIGNMENT = 1024
+"""Bytes that the rings may begin behind what tiles are exchanged through."""
 
 _ALONE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.StoreTile, p.Assign)
 """Statements that need no barrier of the block."""
@@ -61,6 +64,9 @@ class _Chain:
         for dot in self.dots:
             self._check(dot)
         self.rings = {s: self._ring(s) for s in plan.shared}
+        room = target.device.count("shared_bytes_per_block") - ALIGNMENT
+        taken = sum(ring.bytes + ring.barrier_bytes for ring, _ in self.rings.values()) + scratch_bytes(plan)
+        need(taken <= room, f"{taken} bytes of shared memory are more than a block has")
         self.tiles = {s: self.names.fresh(f"{self._stem(s)}_slot") for s in plan.shared}
 
     def plan(self) -> ChainPlan:
@@ -150,7 +156,7 @@ class _Chain:
                 yield Hold(self.tiles[s.shared], self._feed(s.shared))
             elif not isinstance(s, _STAGING):
                 need(not isinstance(s, p.Dot), "a product is not in a loop whose operands are copied ahead")
-                yield _alone(s)
+                yield s if isinstance(s, p.Relayout) else _alone(s)
 
     def _feed(self, shared: p.Shared) -> Feed:
         return Feed(self.rings[shared][0].name)

@@ -38,6 +38,7 @@ template <class E> float quad_element(const Quad& q, int half, int k) {
 template <class E, int N, int TurnB>
 void wgmma_of_registers(float* d0, float* d8, const uint32_t& a0, const uint32_t& a1, const uint32_t& a2, const uint32_t& a3,
                         uint64_t b) {
+    static_assert(N == 64 || N == 128 || N == 256, "columns that a product has here");
     Quad quad{{&a0, &a1, &a2, &a3}, {}};
     host::collective(
         [](void* const* lanes) {

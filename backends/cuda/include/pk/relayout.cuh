@@ -27,8 +27,13 @@ template <int Bytes> PK_DEVICE unsigned char* exchange_space() {
     return bytes;
 }
 
+/// Whose threads hold a tile, and wait for each other.
+struct WholeBlock {
+    static PK_DEVICE void sync() { __syncthreads(); }
+};
+
 /// The tile x in the layout To, whose element (row, col) is (col, row) of x where it is `Turned`.
-template <class To, bool Turned, class T, class L> PK_DEVICE Tile<T, To> exchange(const Tile<T, L>& x) {
+template <class To, bool Turned, class Who, class T, class L> PK_DEVICE Tile<T, To> exchange(const Tile<T, L>& x) {
     using E = Exchange<T, L::rows, L::cols>;
     T* between = reinterpret_cast<T*>(exchange_space<E::slab * E::line>());
     const bool owner = owns<L>(thread());
@@ -43,7 +48,7 @@ template <class To, bool Turned, class T, class L> PK_DEVICE Tile<T, To> exchang
                     const int row = L::row(thread(), i), col = L::col(thread(), j), at = row - first;
                     if (inside<L>(row, col) && (E::whole || (at >= 0 && at < E::slab))) between[at * E::pitch + col] = x.at(i, j);
                 }
-        __syncthreads();
+        Who::sync();
 #pragma unroll
         for (int i = 0; i < To::row_slots; ++i)
 #pragma unroll
@@ -52,7 +57,7 @@ template <class To, bool Turned, class T, class L> PK_DEVICE Tile<T, To> exchang
                 if (inside<To>(row, col) && (E::whole || (at >= 0 && at < E::slab)))
                     y.at(i, j) = between[at * E::pitch + (Turned ? row : col)];
             }
-        __syncthreads();  // `between` may be written again
+        Who::sync();  // `between` may be written again
     }
     return y;
 }
@@ -70,20 +75,20 @@ template <class A, class B> struct SameRows<RowOf<A>, RowOf<B>> : SameRows<A, B>
 
 /// The same values in the layout To; free where the threads that need them hold them already.  A vector may go from one value
 /// per column of a tile to one per row of another, and back.
-template <class To, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<T, L>& x) {
+template <class To, class Who = WholeBlock, class T, class L> PK_DEVICE Tile<T, To> relayout(const Tile<T, L>& x) {
     constexpr bool turned = is_vector<To> && is_vector<L> && To::rows != L::rows;
     static_assert(To::rows == (turned ? L::cols : L::rows) && To::cols == (turned ? L::rows : L::cols), "sizes differ");
     if constexpr (SameRows<To, L>::value) {
         return retype<To>(x);
     } else {
-        return exchange<To, turned>(x);
+        return exchange<To, turned, Who>(x);
     }
 }
 
 /// The tile with rows and columns exchanged, in the layout To.
-template <class To, class T, class L> PK_DEVICE Tile<T, To> transpose(const Tile<T, L>& x) {
+template <class To, class Who = WholeBlock, class T, class L> PK_DEVICE Tile<T, To> transpose(const Tile<T, L>& x) {
     static_assert(To::rows == L::cols && To::cols == L::rows, "sizes differ");
-    return exchange<To, true>(x);
+    return exchange<To, true, Who>(x);
 }
 
 }  // namespace pk

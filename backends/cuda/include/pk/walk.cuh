@@ -27,6 +27,13 @@ struct Turns {
     PK_DEVICE void pass() { ptx::numbered_arrive(first + 1 - warp() / 4, threads); }
 };
 
+/// The warps that multiply, which hold tiles among themselves (see `relayout`): `Threads`, without the producer's.
+template <int Threads> struct Consumers {
+    static constexpr int barrier = 10;
+
+    static PK_DEVICE void sync() { ptx::numbered_wait(barrier, Threads); }
+};
+
 template <class T, class L> PK_DEVICE void settle(Tile<T, L>& x) {
 #pragma unroll
     for (int i = 0; i < L::slots; ++i) ptx::settle(x.v[i]);
@@ -62,6 +69,9 @@ template <class L> PK_DEVICE void rescale(Tile<float, L>& x, const Tile<float, R
         for (int j = 0; j < L::col_slots; ++j) x.at(i, j) *= factor.v[i];
 }
 
+/// Columns of an instruction here: products of registers have no form for 192.
+template <class L> constexpr int kAtOnce = L::width == 192 ? 64 : L::width;
+
 /// Starts y = a b, both in shared memory.
 template <int R, int C, int Warps, class E, class A, class B>
 PK_DEVICE void start_product(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& y, const A& a, const B& b) {
@@ -74,12 +84,12 @@ PK_DEVICE void start_product(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& 
 #pragma unroll
     for (int k = 0; k < A::cols; k += 16)
 #pragma unroll
-        for (int n = 0; n < C; n += L::width) {
+        for (int n = 0; n < C; n += kAtOnce<L>) {
             const uint64_t left = Stored<A>::left(a, m, k), right = Stored<B>::right(b, k, n);
             float* d0 = &y.v[n / 4];
             float* d8 = d0 + L::col_slots;
-            if constexpr (L::width == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
-            else if constexpr (L::width == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
+            if constexpr (kAtOnce<L> == 256) ptx::wgmma_256<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
+            else if constexpr (kAtOnce<L> == 128) ptx::wgmma_128<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
             else ptx::wgmma_64<E, turn_a, turn_b>(d0, d8, left, right, k > 0);
         }
     ptx::wgmma_commit();
@@ -99,9 +109,9 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, D, Warps, E>>& acc,
 #pragma unroll
     for (int k = 0; k < C; k += 16)
 #pragma unroll
-        for (int n = 0; n < D; n += L::width) {
+        for (int n = 0; n < D; n += kAtOnce<L>) {
             const uint32_t* words = a.words + k / 8;
-            ptx::wgmma_of_registers<E, L::width, turn_b>(&acc.v[n / 4], &acc.v[L::col_slots + n / 4], words[0],
+            ptx::wgmma_of_registers<E, kAtOnce<L>, turn_b>(&acc.v[n / 4], &acc.v[L::col_slots + n / 4], words[0],
                                                          words[K::col_slots / 2], words[1], words[K::col_slots / 2 + 1],
                                                          Stored<B>::right(b, k, n));
         }
