@@ -118,7 +118,7 @@ def error_of(work: Work, change: Callable[[str], str] = lambda text: text) -> st
     ("op", "values"),
     [
         (GRADIENT, dict(G=1, SQ=70, SK=136, D=40)),  # rows, keys and features that end inside a tile
-        (decayed, dict(B=1, M=136, D=128, E=64)),
+        pytest.param(decayed, dict(B=1, M=136, D=128, E=64), marks=pytest.mark.slow),
         pytest.param(GRADIENT, dict(SQ=200, SK=136, D=72), marks=pytest.mark.slow),
         pytest.param(GRADIENT, dict(causal=False, dtype="f16"), marks=pytest.mark.slow),
         pytest.param(turned, dict(B=1, M=296, N=520, D=64, E=192), marks=pytest.mark.slow),

@@ -20,6 +20,9 @@ gradient of queries of 64 features took 1879 us on an H200 by 128 keys and 2064 
 REGISTERS = 200
 """32-bit registers of a thread that products may take; the producer leaves it 240."""
 
+FEW = 32
+"""Rows or columns that leave most of a tile empty."""
+
 BARRIERS = 1024
 """Bytes of shared memory for the rings' barriers, and more than enough."""
 
@@ -35,7 +38,7 @@ def chains(nest: Nest, device: Device) -> Iterator[Schedule]:
         return
     if not all(isinstance(a.extent, int) and 0 < a.extent <= 256 and a.extent % granule == 0 for a in whole):
         return
-    if not all(isinstance(a.extent, int) and a.extent > 32 for a in (*rows, *cols)):
+    if any(isinstance(a.extent, int) and a.extent <= FEW for a in (*rows, *cols)):
         return
     widths = {a.name: -(-_extent(a) // 64) * 64 for a in whole}
     left, summed = (sum(widths[a.name] for a in whole if role in a.role) for role in "kd")

@@ -74,6 +74,8 @@ class _Chain:
         at = origins_of(self.of, self.kernel)
         producer = _used(self._produced(self.body, at))
         consumers = _used(self._consumed(self.body))
+        unknown = p.reads(producer) - _made(producer) - {q.name for q in self.of.params} - {s.name for s in self.of.shared}
+        need(not unknown, f"where its loops begin or end is computed by all warps ({', '.join(sorted(unknown))})")
         dtypes = {q.source: q.dtype for q in self.of.params}
         params = [p.KernelParam(r.map.name, dtypes[r.map.array], "map", source=r.map.name) for r in rings]
         brought, kept = {r.map.array for r in rings}, p.reads(consumers, producer, rings)
@@ -242,6 +244,11 @@ def _used(block: Iterator[p.Statement]) -> tuple[p.Statement, ...]:
         if left == found:
             return found
         found = left
+
+
+def _made(block: Sequence[p.Statement]) -> set[str]:
+    """Names that ``block`` makes, its loops' variables among them."""
+    return {name for s in p.statements(block) for name in (*p.made(s), *((s.var,) if isinstance(s, p.Loop) else ()))}
 
 
 def _without(block: Sequence[p.Statement], wanted: frozenset[str]) -> tuple[p.Statement, ...]:
