@@ -21,9 +21,9 @@ _ONCE = (p.Scalar, p.Map, p.Fill, p.LoadTile, p.Dot)
 
 
 def in_good_order(body: Sequence[p.Statement]) -> list[p.Statement]:
-    """``body``, whose statements change their places only if each of them makes a value of its own."""
+    """``body``, whose statements change their places only if each of them makes a value of its own, or sums into one."""
     dots = [s for s in body if isinstance(s, p.Dot)]
-    names = [name for s in body for name in p.made(s)]
+    names = [*(name for s in body for name in p.made(s)), *(f"sum in {s.acc}" for s in dots)]
     if len(set(names)) != len(names) or not all(isinstance(s, _ONCE) and getattr(s, "define", True) for s in body):
         return list(body)
     makers: dict[str, list[p.Statement]] = {}

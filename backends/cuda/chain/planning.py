@@ -101,7 +101,8 @@ class _Chain:
             for operand, load in zip((dot.a, dot.b), operands_of(op, dims_of(op)[0][0]), strict=True):
                 if operand.shared is not None:
                     need(isinstance(load, t.Load), "an operand is computed and goes through shared memory")
-                    found[operand.shared] = load
+                    other = found.setdefault(operand.shared, load)
+                    need((other.buffer, other.indices) == (load.buffer, load.indices), "an operand is read at several places")
         need({*found} == {*self.of.shared}, "an operand is copied and not multiplied")
         return found
 
