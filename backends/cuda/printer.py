@@ -26,7 +26,7 @@ from .attention import (
     print_walk,
 )
 from .blackwell import BeginSum, CommitSum, Multiply, TakeSum, TensorPlan, print_tensor_pipeline
-from .chain import ChainPlan, Hold, Room, print_chain
+from .chain import ChainPlan, Room, print_chain
 from .hopper import (
     Fetched,
     NarrowPlan,
@@ -300,9 +300,6 @@ class CudaPrinter(Printer):
             return super().on_Relayout(s)
         template = f"{self.place(s.place)}, pk::Consumers<{self.plan.threads}>"
         return self.define(s.name, s.define, self.word(s.word, template, s.value))
-
-    def on_Hold(self, s: Hold) -> list[str]:
-        return [f"auto& {s.name} = {s.feed.name}.next();"]
 
     def on_Room(self, s: Room) -> list[str]:
         return [f"pk::Tile<float, {self.place(s.place)}> {s.name};"]

@@ -81,13 +81,15 @@ class StartProducts(p.Statement):
 
 @dataclass(frozen=True)
 class Take(p.Statement):
-    """Waits for the next tile of ``feed``, and holds it as ``name``."""
+    """Waits for the next tile of ``feed``, and holds it as ``name``: until its last use, or where it is ``kept`` until a
+    product that names ``feed`` is complete."""
 
     NAMES = ("name",)
     MADE = ("name",)
 
     name: str
     feed: Feed
+    kept: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} = next of {self.feed.name}"
@@ -142,7 +144,7 @@ def _ordered(body: Sequence[p.Statement], under_way: UnderWay) -> tuple[list[p.S
         else:
             waits, under_way = _waiting(under_way, _touched(s))
             made += [*waits, s]
-        for take in (x for x in body[:n] if isinstance(x, Take) and not x.feed.counts and _last_use(x, body) == n):
+        for take in (x for x in body[:n] if isinstance(x, Take) and not (x.kept or x.feed.counts) and _last_use(x, body) == n):
             waits, under_way = _waiting(under_way, frozenset({take.name}))
             made += [*waits, Give(take.feed)]
     return made, under_way

@@ -5,8 +5,8 @@ what a product has made in registers is the left operand of the next.  ``plannin
 ``order.py`` decides which product of a step is started when, ``printer.py`` prints it.
 """
 
-from .plan import ChainPlan, Hold, Room
+from .plan import ChainPlan, Room
 from .planning import fed_chain
 from .printer import print_chain
 
-__all__ = ["ChainPlan", "Hold", "Room", "fed_chain", "print_chain"]
+__all__ = ["ChainPlan", "Room", "fed_chain", "print_chain"]

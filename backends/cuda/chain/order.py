@@ -31,13 +31,13 @@ def in_good_order(body: Sequence[p.Statement]) -> list[p.Statement]:
         for name in (*p.made(s), *((s.acc,) if isinstance(s, p.Dot) else ())):
             makers.setdefault(name, []).append(s)
 
+    known: dict[int, list[p.Statement]] = {}
+
     def needs(s: p.Statement) -> list[p.Statement]:
-        found: list[p.Statement] = []
-        for name in p.reads(s):
-            for maker in makers.get(name, ()):
-                if maker is not s and maker not in found:
-                    found += [x for x in (*needs(maker), maker) if x not in found]
-        return found
+        if id(s) not in known:
+            makers_of_s = [x for name in p.reads(s) for x in makers.get(name, ()) if x is not s]
+            known[id(s)] = [*{id(y): y for x in makers_of_s for y in (*needs(x), x)}.values()]
+        return known[id(s)]
 
     waits = {id(s): max((n for n, x in enumerate(dots) if x is not s and x in needs(s)), default=-1) for s in dots}
     wanted = [s for s in dots if waits[id(s)] < 0]

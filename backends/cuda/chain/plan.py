@@ -11,7 +11,6 @@ from portakern.emit.clike.layouts import Place
 from ..attention.plan import Ring
 from ..hopper.plan import WARPGROUP
 from ..plans import CudaKernelPlan
-from ..under_way import Feed
 
 
 @dataclass(frozen=True)
@@ -26,21 +25,6 @@ class Room(p.Statement):
 
     def __str__(self) -> str:
         return f"{self.name}: f32 {self.place}"
-
-
-@dataclass(frozen=True)
-class Hold(p.Statement):
-    """Waits for the next tile of ``feed``, and holds it as ``name`` until the last product that reads it is complete, or for
-    good."""
-
-    NAMES = ("name",)
-    MADE = ("name",)
-
-    name: str
-    feed: Feed
-
-    def __str__(self) -> str:
-        return f"{self.name} = next of {self.feed.name}"
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from ..attention.plan import Fetch, Pack, Ring
 from ..attention.planning import Obstacle, need, operands_of, unpacked
 from ..hopper.planning import coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan, scratch_bytes
-from ..under_way import AsyncProduct, Feed, StartProducts, ordered
+from ..under_way import AsyncProduct, Feed, StartProducts, Take, ordered
 from .order import in_good_order
-from .plan import ChainPlan, Hold, Room
+from .plan import ChainPlan, Room
 
 PRODUCTS = "wgmma.m64nNk16 (left operands in shared memory or, where a product made them, in registers)"
 
@@ -156,7 +156,7 @@ class _Chain:
                 yield replace(s, body=body, pipeline=None, note="")
             elif isinstance(s, p.CopyToShared):
                 need(outermost, "an operand is brought in a step of an outer loop")
-                yield Hold(self.tiles[s.shared], self._feed(s.shared))
+                yield Take(self.tiles[s.shared], self._feed(s.shared), kept=True)
             elif not isinstance(s, _STAGING):
                 need(not isinstance(s, p.Dot), "a product is not in a loop whose operands are copied ahead")
                 yield s if isinstance(s, p.Relayout) else _alone(s)
@@ -179,7 +179,7 @@ class _Chain:
         for s in body:
             if isinstance(s, p.Dot):
                 new = [x.shared for x in (s.a, s.b) if x.shared in brought and x.shared not in held]
-                made += [Hold(self.tiles[x], self._feed(x)) for x in new if x is not None]
+                made += [Take(self.tiles[x], self._feed(x), kept=True) for x in new if x is not None]
                 held |= {x for x in new if x is not None}
                 feeds = tuple(self._feed(x) for x, user in last.items() if x is not None and user is s)
                 made.append(StartProducts((self._product(s, s.acc in anew, packed, feeds),)))
