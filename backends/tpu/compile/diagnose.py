@@ -181,11 +181,11 @@ def explain(text: str, what: str, origins: dict[int, str], file: str, lines: Fir
             words = {k: _words(v or "") for k, v in found.groupdict().items()}
             where = _where(text, rule, words, file, lines)
             cause = re.sub(r"\s+([,:)]|\Z)|\s*\(\)", r"\1", re.sub(r"  +", " ", rule.cause.format(**words)))
-            return CompileError(f"{what}: {cause}", rule.fix.format(**words), _origin(where, origins, file),
+            return CompileError(f"{what}: {cause}", rule.fix.format(**words), origin_of(where, origins, file),
                                 kind=f"compile-{rule.kind}", log=text)  # fmt: skip
     first = next((line for line in text.splitlines() if line.strip()), "no message")
     where = _named(text, file) or lines("")
-    return CompileError(f"{what}: {first[:300]}", "the log has the compiler's own words", _origin(where, origins, file),
+    return CompileError(f"{what}: {first[:300]}", "the log has the compiler's own words", origin_of(where, origins, file),
                         log=text)  # fmt: skip
 
 
@@ -217,7 +217,7 @@ def _framed(text: str, file: str) -> str:
     return f"{file}:{found[-1]}" if found else ""
 
 
-def _origin(where: str, origins: dict[int, str], file: str) -> str:
+def origin_of(where: str, origins: dict[int, str], file: str) -> str:
     """The operator's line behind a line of the source; for a line without one, such as a launch, that of the line before it."""
     name, _, number = where.rpartition(":")
     if name != file or not number.isdigit() or not origins:

@@ -27,7 +27,8 @@ from ..trace.environment import TOPOLOGIES, tool_name
 from ..trace.faces import digest_of, log_of
 from ..trace.kernel_calls import KernelCall, calls_of, line_using, trace
 from ..trace.source_module import entry_function, file_name
-from .diagnose import FirstLine, explain
+from .diagnose import FirstLine, explain, origin_of
+from .room import refuse_without_room
 
 _FOLDER = "portakern-tpu-"
 _ASSEMBLY_LIMIT = 4_000_000  # characters; beyond it the middle of the listing is left out
@@ -78,6 +79,7 @@ def _compile(source: Source, folder: Path) -> CompiledBinary:
     what = f"{source.operator} for {source.target.device.name}"
     function = entry_function(source)
     calls: list[KernelCall] = []
+    origins: dict[int, str] = dict(dict(source.options).get("origins", ()))
     try:
         arguments = arguments_of(source)
         import jax
@@ -86,13 +88,14 @@ def _compile(source: Source, folder: Path) -> CompiledBinary:
             traced = trace(function, arguments)
             calls += calls_of(traced, arguments)
         refuse_interpreted(calls, what)
+        refuse_without_room(calls, what, source.target.device)
         compiled = ahead_of_time(function, arguments, source.target.device.isa)
         data = _serialize(compiled)
-    except CompileError:
-        raise
+    except CompileError as error:
+        error.where = origin_of(error.where, origins, file_name(source))
+        raise _blamed(error, source) from None
     except Exception as error:
         message = f"{type(error).__name__}: {error}\n{_traceback(error)}"
-        origins = dict(dict(source.options).get("origins", ()))
         lines = (lambda operation: line_using(calls, operation)) if calls else launches_in(source)
         raise _blamed(explain(message, what, origins, file_name(source), lines), source) from None
     return CompiledBinary("tpu-executable", data, tool_name(), _resources(compiled, folder), _assembly(folder),

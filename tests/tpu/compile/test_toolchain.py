@@ -49,6 +49,7 @@ def test_vmem_overflow_is_explained(toolchain: LibtpuToolchain) -> None:
     with pytest.raises(ScheduleError, match="VMEM") as caught:
         toolchain.compile(source)
     assert "m=4096" in caught.value.schedule and "smaller blocks" in caught.value.hint
+    assert "need at least" in caught.value.message  # known before the compiler tries
     origins = set(dict(dict(source.options)["origins"]).values())
     assert caught.value.where in origins if origins else caught.value.where
 
