@@ -1,6 +1,7 @@
 """Whether the blocks of a kernel can lie in VMEM at all, said before the compiler tries: that takes it up to minutes.
 
-What is counted is less than what the compiler needs: no padding to native tiles, no values, no buffers of its own.  Imports jax.
+What is counted is less than what the compiler needs: no padding to native tiles, no values, no buffers of its own.  Imports
+jax.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _MIB = 1 << 20
 
 
 def refuse_without_room(calls: Sequence[KernelCall], what: str, device: Device) -> None:
-    """Raise :class:`CompileError` of kind ``compile-vmem`` for a kernel whose blocks and scratch are more than ``device`` has."""
+    """Raise :class:`CompileError` of kind ``compile-vmem`` for a kernel whose blocks and scratch take more than there is."""
     room = int(device.value("vmem_bytes"))
     for call in calls:
         blocks = [(w, _bytes(w.block_shape, w.array_aval.dtype)) for w in call.mapping.block_mappings if _lies_in_vmem(w)]
