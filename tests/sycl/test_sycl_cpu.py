@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import portakern as pk
 from portakern.errors import CompileError
 from portakern.ir.size import Sym
 from tests import samples
@@ -73,3 +74,45 @@ def test_a_compiler_that_ends_its_process_is_an_error_not_the_end() -> None:
     with pytest.raises(WorkerError):
         call("os:_exit", 3, timeout_s=20.0)
     assert "SYCL" in SYCL.runtime.device_name(CPU)  # type: ignore[union-attr]
+
+
+LOAD, STORE, MEMORY_COPY = 61, 62, (63, 64)
+ALIGNED = 2
+"""Opcodes and a bit of SPIR-V 1.6, sections 3.49.8 (Memory Instructions) and 3.26 (Memory Operands)."""
+
+
+def instructions(spirv: bytes) -> list[tuple[int, tuple[int, ...]]]:
+    """Opcode and operands of each, by the words' counts."""
+    words = np.frombuffer(spirv, "<u4").tolist()
+    found, at = [], 5
+    while at < len(words):
+        count = words[at] >> 16
+        found.append((words[at] & 0xFFFF, tuple(words[at + 1 : at + count])))
+        at += count
+    return found
+
+
+@needs_sycl
+def test_vectors_in_memory_are_aligned_as_elements() -> None:
+    """Rows of 1000 elements begin anywhere, and the compiler may use whatever alignment it is told."""
+    from portakern.backends.sycl.workers import call
+    from portakern.emit.clike import inline_headers
+
+    source = SYCL.emitter.emit(SAMPLES["softmax"], CPU)
+    spirv, _ = call("portakern.backends.sycl.sycl.jobs:to_spirv", inline_headers(source.text, source.headers), (),
+                    timeout_s=120.0)  # fmt: skip
+    told = [(x[3:] if op == LOAD else x[2:]) for op, x in instructions(spirv) if op in (LOAD, STORE)]
+    aligned = {rest[1] for rest in told if rest and rest[0] & ALIGNED}
+    assert 4 in aligned and aligned <= {1, 2, 4, 8, 32}, aligned  # 32: the number of the work-group, three of 64 bits
+    assert not [x for op, x in instructions(spirv) if op in MEMORY_COPY]  # zeros are stored by loops, see library.ALWAYS
+
+
+@needs_sycl
+@pytest.mark.parametrize(("m", "n", "k"), [(2, 13, 100), (2, 24, 101), (2, 64, 100), (3, 13, 100), (1, 9, 37)])
+def test_few_rows_of_a_tile_are_summed(m: int, n: int, k: int) -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"], w: pk.Tensor["N", "K"]):
+        return x @ pk.exp(w)
+
+    program = lowered_for(CPU, op.program({"M": m, "N": n, "K": k}, dtype="f32"))
+    run_checked(SYCL, CPU, program, {}, built=compiled(SYCL, CPU, program))

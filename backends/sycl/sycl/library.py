@@ -98,6 +98,10 @@ def shim() -> bytes:
     return found
 
 
+ALWAYS = ("-fno-builtin",)
+"""Options of every kernel.  A loop that stores zeros must stay one: where it became memset, SPIR-V copies a variable of zeros,
+and the CPU's compiler then read zeros where products had been added since (intel-opencl-rt 2026.2.0)."""
+
 _FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-DCL_TARGET_OPENCL_VERSION=300")
 
 
@@ -256,8 +260,8 @@ def device_name() -> str:
 def compile_to_spirv(source: str, options: tuple[str, ...] = ()) -> tuple[bytes, str]:
     """The SPIR-V of the kernels in ``source`` and the compiler's log.  Raises :class:`RuntimeFault` with the log."""
     shim = library()
-    given = (c.c_char_p * max(len(options), 1))(*[o.encode() for o in options])
-    made = shim.pk_compile(queue(), source.encode(), given, len(options))
+    given = [o.encode() for o in (*ALWAYS, *options)]
+    made = shim.pk_compile(queue(), source.encode(), (c.c_char_p * len(given))(*given), len(given))
     if not made:
         raise RuntimeFault(reason())
     try:

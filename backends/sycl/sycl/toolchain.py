@@ -13,7 +13,6 @@ from ..opencl.toolchain import cpu_model
 from ..workers import call
 from . import gpu_compiler, library
 
-OPTIONS: tuple[str, ...] = ()
 _TIMEOUT_S = 300.0
 
 
@@ -37,7 +36,7 @@ class SyclToolchain:
             below = f"{gpu_compiler.version(ocloc) if ocloc else 'no ocloc'} {shutil.which('spirv-val')}"
         else:
             below = f"headed binaries {cpu_model()}"
-        return f"sycl rtc {version} {' '.join(OPTIONS)} {below}"
+        return f"sycl rtc {version} {' '.join(library.ALWAYS)} {below}"
 
     def helpers(self, binary: CompiledBinary) -> tuple[str, ...]:
         return binaries.helpers(binary.data)
@@ -51,7 +50,7 @@ class SyclToolchain:
     def for_cpu(self, source: Source) -> CompiledBinary:
         text = inline_headers(source.text, source.headers)
         kernels = tuple(dict.fromkeys(x.kernel for x in source.launches))
-        options = (*OPTIONS, *features.named(text))
+        options = features.named(text)
         built = call("portakern.backends.sycl.sycl.jobs:build_cpu", text, kernels, options, timeout_s=_TIMEOUT_S)
         resources = tuple(
             Resources(kernel=name, scratch_bytes=facts["private"], shared_bytes=facts["local"],
@@ -66,5 +65,5 @@ class SyclToolchain:
         if not source.launches:
             return CompiledBinary("zebin", b"", tool, log="every array is empty: there is nothing to run")
         text = inline_headers(source.text, source.headers)
-        spirv, log = call("portakern.backends.sycl.sycl.jobs:to_spirv", text, OPTIONS, timeout_s=_TIMEOUT_S)
+        spirv, log = call("portakern.backends.sycl.sycl.jobs:to_spirv", text, (), timeout_s=_TIMEOUT_S)
         return gpu_compiler.compile_spirv(source, spirv, tool, log)

@@ -20,8 +20,12 @@ namespace pk {
 
 template <class T, int N>
 using vec = T __attribute__((ext_vector_type(N)));
+// A vector in memory, aligned as one element is. (An alias of the vector type with a smaller alignment loses it where a
+// template names it, and the compiler takes addresses for multiples of the whole vector's size.)
 template <class T, int N>
-using loose = T __attribute__((ext_vector_type(N), aligned(sizeof(T))));  // aligned as one element
+struct __attribute__((packed, aligned(sizeof(T)))) loose {
+    vec<T, N> v;
+};
 
 #define PK_VECTORS(name, T)    \
     using name##2 = vec<T, 2>; \

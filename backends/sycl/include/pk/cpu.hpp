@@ -69,15 +69,15 @@ PK_INLINE void write(T& to, held<T> x) { to = static_cast<T>(x); }
 
 template <int N, class T>
 PK_INLINE vec<held<T>, N> load(const T* p) {
-    return convert<vec<held<T>, N>>(*reinterpret_cast<const loose<T, N>*>(p));
+    return convert<vec<held<T>, N>>(reinterpret_cast<const loose<T, N>*>(p)->v);
 }
 template <int N>
 PK_INLINE vec<float, N> load(const bf16* p) {
-    return bits<vec<float, N>>(convert<vec<uint32_t, N>>(*reinterpret_cast<const loose<uint16_t, N>*>(p)) << 16);
+    return bits<vec<float, N>>(convert<vec<uint32_t, N>>(reinterpret_cast<const loose<uint16_t, N>*>(p)->v) << 16);
 }
 template <int N>
 PK_INLINE vec<int32_t, N> load(const bool* p) {
-    return convert<vec<int32_t, N>>(*reinterpret_cast<const loose<uint8_t, N>*>(p)) != 0;
+    return convert<vec<int32_t, N>>(reinterpret_cast<const loose<uint8_t, N>*>(p)->v) != 0;
 }
 
 template <int N, class T>
@@ -100,15 +100,15 @@ PK_INLINE vec<held<T>, N> load_part(const T* p, int64_t left) {
 template <class V, class T>
 PK_INLINE void store(V v, T* p) {
     constexpr int n = Shape<V>::lanes;
-    *reinterpret_cast<loose<T, n>*>(p) = convert<vec<T, n>>(v);
+    reinterpret_cast<loose<T, n>*>(p)->v = convert<vec<T, n>>(v);
 }
 template <class V>
 PK_INLINE void store(V v, bf16* p) {
-    *reinterpret_cast<loose<uint16_t, Shape<V>::lanes>*>(p) = bf16_bits(v);
+    reinterpret_cast<loose<uint16_t, Shape<V>::lanes>*>(p)->v = bf16_bits(v);
 }
 template <class V>
 PK_INLINE void store(V v, bool* p) {
-    *reinterpret_cast<loose<uint8_t, Shape<V>::lanes>*>(p) = convert<vec<uint8_t, Shape<V>::lanes>>(-v);
+    reinterpret_cast<loose<uint8_t, Shape<V>::lanes>*>(p)->v = convert<vec<uint8_t, Shape<V>::lanes>>(-v);
 }
 template <class V, class T>
 PK_INLINE void store_step_part(V v, T* p, int64_t step, int64_t left) {

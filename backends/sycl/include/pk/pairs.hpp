@@ -103,7 +103,7 @@ PK_INLINE void add_rows(float* c, int c_pitch, const uint32_t* a, int pitch, int
 // The words of N neighbours in two rows, `pitch` apart: the first row is in the lower halves.
 template <int N>
 PK_INLINE vec<uint32_t, N> side_by_side(const uint16_t* row, int pitch) {
-    const auto half = [](const uint16_t* p) { return convert<vec<uint32_t, N>>(*reinterpret_cast<const loose<uint16_t, N>*>(p)); };
+    const auto half = [](const uint16_t* p) { return convert<vec<uint32_t, N>>(reinterpret_cast<const loose<uint16_t, N>*>(p)->v); };
     return half(row) | half(row + pitch) << 16;
 }
 
@@ -131,7 +131,7 @@ PK_INLINE void product_of_pairs(float* c, int c_pitch, uint16_t* a, int a_pitch,
             const uint32_t* from = reinterpret_cast<const uint32_t*>(a + i * a_pitch);
             if constexpr (turned_a) {
                 for (int k = 0; k < pairs; ++k)
-                    *reinterpret_cast<loose<uint32_t, M>*>(some + k * M) = side_by_side<M>(a + 2 * k * a_pitch + i, a_pitch);
+                    reinterpret_cast<loose<uint32_t, M>*>(some + k * M)->v = side_by_side<M>(a + 2 * k * a_pitch + i, a_pitch);
                 from = some;
             }
             add_rows<M, W>(c + i * c_pitch + j, c_pitch, from, turned_a ? 1 : a_pitch / 2, turned_a ? M : 1, strip, pairs);

@@ -28,7 +28,7 @@ PK_INLINE void turn_into_strip(V* strip, const S* rows, int pitch, int count) {
     for (int k = 0; k < count; k += 16)
         for (int w = 0; w < W; ++w) {
             V row[16];
-            for (int t = 0; t < 16; ++t) row[t] = *reinterpret_cast<const loose<S, 16>*>(rows + (16 * w + t) * pitch + k);
+            for (int t = 0; t < 16; ++t) row[t] = reinterpret_cast<const loose<S, 16>*>(rows + (16 * w + t) * pitch + k)->v;
             turn(row);
             for (int t = 0; t < 16; ++t) strip[(k + t) * W + w] = row[t];
         }
