@@ -26,6 +26,7 @@ from portakern.ir.tensor import (
     Fold,
     Gather,
     Iota,
+    Literal,
     Map,
     Reshape,
     Slice,
@@ -231,8 +232,9 @@ def _ends(apart: Apart, starts: Sequence[Size], stops: Sequence[Size], steps: Se
 
 
 def _coordinates(shape: Shape, dims: Sequence[int], dtype: str) -> Op:
-    """The coordinate along the dim that ``dims`` of ``shape`` join."""
-    total: Op | None = None
+    """The coordinate along the dim that ``dims`` of ``shape`` join; 0 where it is of one element and no dim is left of it."""
+    nothing = Literal(0, dtype)
+    total: Op | None = None if dims else Expand(nothing, shape, ()) if shape else nothing
     for d in dims:
         inside = product(tuple(shape[i] for i in dims if i > d))
         along: Op = Iota(shape, d, dtype)

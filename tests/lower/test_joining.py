@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import portakern as pk
-from portakern.ir.tensor import Contract, Map, Reshape
-from portakern.lower.joining import joined_dims
+from portakern.ir.tensor import Contract, Expand, Iota, Literal, Map, Reshape
+from portakern.lower.joining import joined_dims, with_dims
 from portakern.lower.simplify import simplify
 from portakern.spec.load import load_operator
 from portakern.spec.operator import Operator
@@ -122,3 +122,11 @@ def test_what_needs_the_joined_dims_has_the_value_stored() -> None:
 def test_which_dims_are_joined(inner: tuple[int, ...], outer: tuple[int, ...], groups: list[tuple[int, ...]] | None) -> None:
     found = joined_dims(inner, outer)
     assert (found and [tuple(g) for g in found]) == groups
+
+
+def test_the_coordinate_of_a_dim_that_goes_is_zero() -> None:
+    made = with_dims(Iota((1, 5), 0, "i64"), {0: ()}, {})
+    assert made is not None and str(made.type) == str(Iota((5,), 0, "i64").type)
+    assert isinstance(made, Expand) and isinstance(made.x, Literal) and made.x.value == 0
+    alone = with_dims(Iota((1,), 0, "i64"), {0: ()}, {})
+    assert isinstance(alone, Literal) and alone.value == 0

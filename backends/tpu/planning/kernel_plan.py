@@ -47,7 +47,7 @@ class GridDim:
 
     name: str
     steps: str
-    kind: str  # parallel, phase or loop
+    kind: str  # parallel, repeated, phase or loop
     axes: tuple[str, ...] = ()
 
     @property
@@ -197,13 +197,16 @@ def _span(axis: Axis, constants: dict[str, int]) -> Span:
 def _grid(kernel: Kernel, phases: Sequence[Phase], spans: dict[str, Span]) -> tuple[tuple[GridDim, ...], dict[str, Span]]:
     grid: list[GridDim] = []
     followed, filled = following(kernel), filled_parts(kernel)
+    written = [{a for i in op.indices for a in i.axes} for p in phases for op in _walk(p) if isinstance(op, Store)]
     for a in kernel.grid:
         if a.name in followed:
             continue  # its blocks are counted by the dim of another axis
         steps = filled.get(a.name, _steps_text(spans[a.name]))
         if steps != "1" or a.extent == 0:
-            grid.append(GridDim(f"i_{a.name}", steps, "parallel",
-                                (a.name, *(x for x, y in followed.items() if y == a.name))))
+            axes = a.name, *(x for x, y in followed.items() if y == a.name)
+            # Steps that store one block again must not be shared by cores.
+            kind = "parallel" if all(x.intersection(axes) for x in written) else "repeated"
+            grid.append(GridDim(f"i_{a.name}", steps, kind, axes))
     if len(phases) > 1:
         grid.append(GridDim("phase", str(len(phases)), "phase"))
     for depth in range(max((len(p.loops) for p in phases), default=0)):

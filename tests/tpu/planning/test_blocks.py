@@ -12,9 +12,10 @@ from portakern.backends.tpu.planning.kernel_plan import plan_kernel
 from portakern.backends.tpu.schedule import products
 from portakern.backends.tpu.schedule.families import block_elements
 from portakern.errors import IRError
-from portakern.ir.core import Arg
-from portakern.ir.schedule import Nest, NestAxis
-from portakern.ir.tile import Load
+from portakern.ir.builder import Builder
+from portakern.ir.core import Arg, Block
+from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.ir.tile import Axis, BufferType, Kernel, Load
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.work import Problem, works
@@ -94,3 +95,20 @@ def test_a_load_that_no_block_is_planned_for_is_named() -> None:
     assert plan.read_number(load) == 0 and isinstance(load.buffer, Arg)
     with pytest.raises(IRError, match=r"no block of another at \[.*\] is planned in add_bias; planned are"):
         plan.read_number(replace(load, buffer=replace(load.buffer, name="another")))
+
+
+@pytest.mark.parametrize("order", ["mn", "nm"])
+def test_cores_do_not_share_an_axis_along_which_a_block_is_stored_again(order: str) -> None:
+    axes = {"m": Axis("m", "grid", 256, 128), "n": Axis("n", "grid", 512, 128)}
+    b = Builder(tuple(axes[a] for a in order))
+    shape = tuple(axes[a].extent for a in order)
+    x, rows = Arg("x", BufferType(shape, "f32")), Arg("rows", BufferType((256,), "f32"))
+    out, kept = Arg("out", BufferType(shape, "f32")), Arg("kept", BufferType((256,), "f32"))
+    row = b.load(rows, ["m"], pad=0.0)
+    tile = b.load(x, [*order], pad=0.0)
+    b.store(b.binary("add", tile, b.broadcast(row, b.dims(*order))), out, [*order])
+    b.store(row, kept, ["m"])
+    kernel = Kernel("repeats", Block((x, rows, out, kept), b.ops), "elementwise", tuple(axes[a] for a in order),
+                    Schedule(tuple((a, 128) for a in order)))  # fmt: skip
+    plan = plan_kernel(kernel, kernel.name, {}, lambda *said: pytest.fail(str(said)))
+    assert {d.axes[0]: d.semantics for d in plan.grid} == {"m": "parallel", "n": "arbitrary"}
