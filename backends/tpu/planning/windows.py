@@ -73,6 +73,9 @@ def window_access(kernel: Kernel, op: Load, spans: Mapping[str, Span], report: R
     shape = tuple(d.size for d in found)
     order = _order(found)
     place = _place(found, order)
+    if {a for a in place if a} != {a for a, _ in op.dims}:
+        report(f"windows of {name} along more than two axes of a tile", op, "tiles of 1 along the others")
+        return None
     dims = [found[d] for d in order]
     lone = sum(d.axis is not None for d in dims)
     unit = WindowDim(None, 1, 1, Index())

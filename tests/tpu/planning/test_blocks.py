@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+import portakern as pk
 from portakern.backends.tpu.planning.blocks import _legal_flat
 from portakern.backends.tpu.planning.kernel_plan import plan_kernel
 from portakern.backends.tpu.schedule import products
 from portakern.backends.tpu.schedule.families import block_elements
-from portakern.errors import IRError
+from portakern.errors import IRError, MissingRuleError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
 from portakern.ir.schedule import Nest, NestAxis, Schedule
@@ -112,3 +113,13 @@ def test_cores_do_not_share_an_axis_along_which_a_block_is_stored_again(order: s
                     Schedule(tuple((a, 128) for a in order)))  # fmt: skip
     plan = plan_kernel(kernel, kernel.name, {}, lambda *said: pytest.fail(str(said)))
     assert {d.axes[0]: d.semantics for d in plan.grid} == {"m": "parallel", "n": "arbitrary"}
+
+
+def test_windows_along_more_axes_than_a_tile_has_are_refused() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"]):
+        return pk.transpose(pk.windows(x, 3) * 2.0, (1, 0, 2))
+
+    with pytest.raises(MissingRuleError, match="cannot emit op") as caught:
+        pk.emit(op, "pallas:v6e", M=37, N=16)
+    assert "windows of x along more than two axes of a tile" in str(caught.value)
