@@ -15,6 +15,7 @@ from tests.tpu.programs import all_programs
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
 
 OPEN = ({"M": 37, "N": 300}, {"M": 1, "N": 3}, {"M": 0, "N": 7}, {"M": 4, "N": 0})
 
@@ -199,3 +200,19 @@ def test_the_plain_interpreter_puts_back_only_what_a_kernel_writes() -> None:
         assert made._function.lower(x, y).as_text().count("stablehlo.dynamic_update_slice") == 1
     (out,) = made.run([x, y]).results
     assert (out == x + y).all()
+
+
+def test_products_of_bf16_are_summed_as_those_of_f32() -> None:
+    """XLA for CPUs has no kernel for some dots of bf16 with results of f32; the products are exact in f32."""
+    from portakern.backends.tpu.interpret.dot_rounding import rounded
+
+    def function(x: Any, w: Any) -> Any:
+        return jax.lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
+
+    rng = np.random.default_rng(0)
+    x, w = (jnp.asarray(rng.standard_normal(s), jnp.bfloat16) for s in ((5, 7), (7, 3)))
+    changed, lines = rounded(jax.make_jaxpr(function)(x, w))
+    dots = [e for e in changed.jaxpr.eqns if e.primitive.name == "dot_general"]
+    assert [[a.aval.dtype.name for a in e.invars] for e in dots] == [["float32"] * 2] and not lines
+    (made,) = jax.core.eval_jaxpr(changed.jaxpr, changed.consts, x, w)
+    np.testing.assert_allclose(made, np.asarray(x, np.float64) @ np.asarray(w, np.float64), rtol=1e-6, atol=1e-6)
