@@ -123,3 +123,13 @@ def test_windows_along_more_axes_than_a_tile_has_are_refused() -> None:
     with pytest.raises(MissingRuleError, match="cannot emit op") as caught:
         pk.emit(op, "pallas:v6e", M=37, N=16)
     assert "windows of x along more than two axes of a tile" in str(caught.value)
+
+
+def test_results_that_the_host_transposes_lie_in_high_bandwidth_memory() -> None:
+    @pk.operator
+    def op(s: pk.Tensor["M", "N", "K"]):
+        return s.T
+
+    text = pk.emit(op, "pallas:v6e", dtype="bf16", M=100, N=100, K=800)
+    assert "out_shape=pltpu.HBM((100, 800, 100), jnp.bfloat16)" in text and ".transpose(1, 0, 2)\n" in text
+    assert "pltpu.HBM" not in pk.emit(load_operator("softmax"), "pallas:v6e", M=100, N=100)

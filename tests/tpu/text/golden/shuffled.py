@@ -19,7 +19,7 @@ def shuffled_kernel(x_ref, s_ref, y_ref):
 def shuffled(x, s):
     y = pl.pallas_call(
         shuffled_kernel,
-        out_shape=jax.ShapeDtypeStruct((4, 200, 40), jnp.float32),
+        out_shape=pltpu.HBM((4, 200, 40), jnp.float32),
         grid=(4, 2),
         in_specs=[
             pl.BlockSpec((None, 40, BN), lambda i_a, i_n: (i_a, 0, i_n)),
