@@ -33,6 +33,8 @@ UNPROVED = "a path that was tested with the CPU in the GPU's place and has met n
 ARRAYS = "xpu"
 """What torch calls Intel's GPUs."""
 
+OPTIONS: tuple[str, ...] = ()
+"""Of the compiler, beside those of every kernel."""
 _TIMEOUT_S = 300.0
 
 
@@ -82,7 +84,7 @@ def own_gpu_kernels() -> None:
 
 
 def spirv_of(text: str) -> bytes:
-    return call("portakern.backends.sycl.sycl.jobs:to_spirv", text, (), timeout_s=_TIMEOUT_S)[0]
+    return call("portakern.backends.sycl.sycl.jobs:to_spirv", text, OPTIONS, timeout_s=_TIMEOUT_S)[0]
 
 
 class SyclGpuExecutable(NativeExecutable):

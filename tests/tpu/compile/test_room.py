@@ -32,7 +32,7 @@ def refused(rows: Sequence[int], index: Sequence[Index], grid: tuple[int, ...], 
             kernel, out_shape=jax.ShapeDtypeStruct((8, 128), "float32"), grid=grid, name="kernel",
             in_specs=[pl.BlockSpec((n * 2048, 128), f, **spec) for n, f in zip(rows, index, strict=True)],
             out_specs=pl.BlockSpec((8, 128), lambda *_: (0, 0)),
-            scratch_shapes=[pltpu.VMEM((scratch * 2048, 128), "float32")] if scratch else [],
+            scratch_shapes=[pltpu.VMEM((scratch * 2048, 128), jax.numpy.float32)] if scratch else [],
         )(*arrays)  # fmt: skip
 
     arrays = [jax.ShapeDtypeStruct((n * 2048 * 4, 128), "float32") for n in rows]
