@@ -14,6 +14,7 @@ from portakern.device import Device
 from portakern.errors import CompileError
 
 from ..trace.kernel_calls import KernelCall, UnknownValue
+from ..trace.windows import extent_of, is_windowed
 from .diagnose import SMALLER
 
 _MIB = 1 << 20
@@ -23,7 +24,7 @@ def refuse_without_room(calls: Sequence[KernelCall], what: str, device: Device) 
     """Raise :class:`CompileError` of kind ``compile-vmem`` for a kernel whose blocks and scratch take more than there is."""
     room = int(device.value("vmem_bytes"))
     for call in calls:
-        blocks = [(w, _bytes(w.block_shape, w.array_aval.dtype)) for w in call.mapping.block_mappings if _lies_in_vmem(w)]
+        blocks = [(w, _bytes(w.block_shape, w.array_aval.dtype)) for w in call.mapping.block_mappings if is_windowed(w)]
         scratch = _scratch_bytes(call)
         if scratch + sum(2 * size for _, size in blocks) <= room:
             continue
@@ -33,20 +34,8 @@ def refuse_without_room(calls: Sequence[KernelCall], what: str, device: Device) 
                                f"{room / _MIB:.1f}M", SMALLER, call.where, kind="compile-vmem")  # fmt: skip
 
 
-def _lies_in_vmem(window: Any) -> bool:
-    space = str(getattr(window.transformed_block_aval, "memory_space", "")).lower()
-    return not any(word in space for word in ("any", "hbm", "smem", "semaphore"))
-
-
 def _bytes(shape: Sequence[Any], dtype: Any) -> int:
-    return math.prod(_extent(n) for n in shape) * dtype.itemsize
-
-
-def _extent(spec: Any) -> int:
-    """Elements along one dim of a block; a squeezed one takes one."""
-    if isinstance(spec, int):
-        return spec
-    return int(getattr(spec, "block_size", None) or getattr(spec, "max_block_size", None) or 1)
+    return math.prod(extent_of(n) for n in shape) * dtype.itemsize
 
 
 def _scratch_bytes(call: KernelCall) -> int:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..trace.windows import extent_of, is_windowed
+
 StepCoordinates = np.ndarray
 """Coordinates of steps in the order in which they run: [steps, axes]."""
 
@@ -91,16 +93,10 @@ def operands(call: Any, ids: StepCoordinates) -> list[WindowedOperand]:
     return found
 
 
-def is_windowed(block: Any) -> bool:
-    """Whether the pipeline copies it block by block to VMEM, and the kernel does not itself (memory space ANY or HBM)."""
-    space = str(getattr(block.transformed_block_aval, "memory_space", "")).lower()
-    return not any(word in space for word in ("any", "hbm", "smem", "semaphore"))
-
-
 def _operand(block: Any, number: int, output: bool, ids: StepCoordinates) -> WindowedOperand:
     numbers = _vectorised(block.index_map_jaxpr.jaxpr, block.index_map_jaxpr.consts, list(ids.T), len(ids))
     shape = block.array_aval.shape
-    sizes = [_extent(b) for b in block.block_shape]
+    sizes = [extent_of(b) for b in block.block_shape]
     size = block.array_aval.dtype.itemsize
     if any(n is None for n in numbers):
         return WindowedOperand(number, output, None, np.full(len(ids), float(math.prod(sizes) * size)))
@@ -110,13 +106,6 @@ def _operand(block: Any, number: int, output: bool, ids: StepCoordinates) -> Win
         start = places[:, d] * (1 if type(spec).__name__ in ("Element", "BoundedSlice") else part)
         count *= np.clip(dim - start, 0, part)
     return WindowedOperand(number, output, places, count)
-
-
-def _extent(spec: Any) -> int:
-    """Elements of a block along one dim; squeezed dims take one."""
-    if isinstance(spec, int):
-        return spec
-    return int(getattr(spec, "block_size", None) or getattr(spec, "max_block_size", None) or 1)
 
 
 def branches(call: Any, ids: StepCoordinates) -> tuple[np.ndarray, bool]:

@@ -21,9 +21,10 @@ from portakern.errors import PortakernError
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, tensor_type
 
+from ..trace.windows import is_windowed
 from . import profile
 from .figures import mxu_of
-from .grid import branches, coordinates, is_windowed, kernels_of, operands
+from .grid import branches, coordinates, kernels_of, operands
 from .hlo import operations
 from .model import GridSteps, extrapolate
 from .part import sizes_of, steps_for, with_grids, with_parts
