@@ -26,7 +26,8 @@ class Dialect:
 
     *Names.*  ``types`` gives the C++ type of each dtype; ``unary``, ``binary``, ``compare`` the expression templates (see
     :mod:`portakern.emit.clike.expressions`); ``reductions`` the operator type of each reduction; ``minus`` what a difference of
-    integers of 32 bits is written as where the second one is computed, if a compiler needs to be helped with it.
+    integers of 32 bits is written as where the second one is computed, and ``times`` what a product of integers of 32 bits or
+    fewer is written as where both are computed, if a compiler needs to be helped with it.
 
     *Layouts.*  ``rows`` and ``accumulator`` spell a layout; they may use ``{rows}``, ``{cols}``, ``{warps}``,
     ``{threads}`` and ``{element}`` (operand type of the matrix product).  ``row_of`` and ``col_of`` spell the vectors of the
@@ -67,6 +68,7 @@ class Dialect:
     compare: Mapping[str, str] = field(default_factory=lambda: COMPARE)
     reductions: Mapping[str, str] = field(default_factory=lambda: REDUCTIONS)
     minus: str = ""
+    times: str = ""
 
     rows: str = "pk::Rows<{rows}, {cols}, {threads}>"
     accumulator: str = "pk::Accumulator<{rows}, {cols}, {warps}, {element}>"

@@ -19,6 +19,8 @@ from portakern.ir.core import Block, Op, Yield, yielded
 LONG = 70
 """An expression longer than this many characters gets a name of its own inside a map."""
 
+_WITHIN_32_BITS = ("i8", "i16", "i32", "u8", "u16", "u32")
+
 
 @dataclass
 class Expansion:
@@ -175,6 +177,8 @@ class Maps(State):
                     return add(self.term(a, e), self.term(b, e))
                 if fn == "sub" and t.tile_type(op).dtype in ("i32", "u32") and d.minus and not _is_literal(b):
                     return apply(d.minus, self.term(a, e), self.term(b, e), fn="minus")
+                if fn == "mul" and t.tile_type(op).dtype in _WITHIN_32_BITS and d.times and not (_is_literal(a) or _is_literal(b)):
+                    return apply(d.times, self.term(a, e), self.term(b, e), fn="times")
                 return apply(self._table(op, fn, d.binary)[fn], self.term(a, e), self.term(b, e), fn=fn)
             case t.Compare(fn=fn, lhs=a, rhs=b):
                 return apply(d.compare[fn], self.term(a, e), self.term(b, e), fn=fn)

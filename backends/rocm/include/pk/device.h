@@ -70,6 +70,14 @@ PK_FN int opaque(int x) {
   return x;
 }
 
+// a b of integers, a product that no sum is joined with.  To make a v_dot4 of products of 8 bits, compilers before LLVM's change
+// 198412 (2026) take apart whatever is added to such a product as if it were a sum too: in a b + min(c d, 100) the minimum.
+template <class A, class B> PK_FN auto times(A a, B b) {
+  auto product = a * b;
+  asm("" : "+v"(product));
+  return product;
+}
+
 // ---- barriers -----------------------------------------------------------------------------------------------------
 
 // Until what this wave has written to LDS is there.  A fence asks for that too, but LLVM drops its wait from the head of a loop

@@ -8,7 +8,12 @@
 namespace pk {
 
 struct Sum { template <class T> PK_FN static T apply(T a, T b) { return a + b; } };
-struct Prod { template <class T> PK_FN static T apply(T a, T b) { return a * b; } };
+struct Prod {
+  template <class T> PK_FN static T apply(T a, T b) {
+    if constexpr (is_short_integer<T>) return static_cast<T>(times(a, b));
+    else return a * b;
+  }
+};
 struct Max { template <class T> PK_FN static T apply(T a, T b) { return max(a, b); } };
 struct Min { template <class T> PK_FN static T apply(T a, T b) { return min(a, b); } };
 struct Any { PK_FN static bool apply(bool a, bool b) { return a || b; } };

@@ -46,6 +46,9 @@ template <bool Which, class A, class B> using choose = typename Choose<Which, A,
 template <class A, class B> constexpr bool same = false;
 template <class A> constexpr bool same<A, A> = true;
 
+template <class T> constexpr bool is_short_integer =  // of 32 bits or fewer
+    same<T, int8_t> || same<T, uint8_t> || same<T, int16_t> || same<T, uint16_t> || same<T, int32_t> || same<T, uint32_t>;
+
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 
