@@ -53,6 +53,9 @@ ALIKE = 1 / 16
 MANY = 1 / 8
 """Of the elements."""
 
+BENDS = {"max", "min", "abs"}
+"""Functions of floats, and reductions by them, that have a kink: on its other side is what no probe may have seen."""
+
 JUMPS = {"floor", "ceil", "trunc", "round", "sign", "floordiv", "rem"}
 """Functions of floats that jump."""
 
@@ -211,6 +214,8 @@ class _Walk:
         own, probes = self._made(op, given)
         if isinstance(own, tuple):
             return tuple(self._near(_bounded(v), [p[k] for p in probes]) for k, v in enumerate(own))
+        if getattr(op, "fn", "") in BENDS and own.x.dtype.kind == "f":
+            own = self._behind_the_kink(op, own, given, probes)
         near = self._near(_bounded(own), probes)
         if isinstance(op, _ONCE) or own.x.dtype.kind != "f" or not given:
             return near
@@ -239,6 +244,13 @@ class _Walk:
         moved = tuple(s.moved(p, own) for s, p in zip(self._signs, probes, strict=True))
         farthest = np.maximum.reduce([distance(p, own.x) for p in moved]) if own.x.dtype.kind == "f" else 0.0
         return _Near(own, moved, farthest, own)
+
+    def _behind_the_kink(self, op: Op, own: Val, given: Sequence[_Near], probes: Sequence[np.ndarray]) -> Val:
+        """``own``, off as much more as its operands make it where they are ``FARTHEST`` as far off as the probes'."""
+        reach = bounded(op, [replace(n.own, e=FARTHEST * np.asarray(n.farthest)) for n in given], False).bound() / FARTHEST
+        more = reach - np.maximum.reduce([distance(p, own.x) for p in probes])
+        more = np.where(np.isfinite(more) & (more > accuracy.unit("f32") * reach), more, 0.0)
+        return replace(own, e=own.e + more) if more.any() else own
 
     def _apart(self, near: _Near, probes: Sequence[np.ndarray]) -> _Near:
         """``near``, as far off at least as what is computed twice is from itself.  Where that meets itself again the errors
