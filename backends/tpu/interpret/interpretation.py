@@ -31,6 +31,7 @@ from .deadlocks import watched
 from .diagnostics import Diagnostic
 from .dot_rounding import rounded
 from .nan_propagation import with_nan
+from .quotients import divided
 
 MODE_TITLES = {
     "plain": "plain interpreter",
@@ -89,7 +90,7 @@ class Interpretation:
         self.mode = mode
         with _on_cpu():
             traced = trace_for(isa, function, arguments, parameters(mode))
-            jaxpr, self.roundings = rounded(with_nan(rewritten(traced, _in_order)))
+            jaxpr, self.roundings = rounded(divided(with_nan(rewritten(traced, _in_order))))
         self._function = jax.jit(jaxpr_as_fun(jaxpr))
 
     @property

@@ -89,6 +89,15 @@ def test_blocks_grow_with_the_root_of_the_array() -> None:
     assert block_elements(nest(4096, 2), roomy) > block_elements(nest(4096), roomy)  # only read: fewer bytes a step
 
 
+def test_a_block_of_long_formulas_is_code_that_compiles_in_seconds() -> None:
+    """Of random bits, say: a step is straight code, an instruction for each vector and operation."""
+    axes = (NestAxis("m", "parallel", "M"), NestAxis("n", "parallel", 4096, True))
+    device = target("v6e").device
+    short, long = (Nest("elementwise", axes, "f32", "f32", work=work) for work in (8, 600))
+    assert block_elements(long, device) * 600 / 1024 <= 1 << 16
+    assert block_elements(short, device) == block_elements(replace(short, work=0), device) > 4 * block_elements(long, device)
+
+
 def test_a_load_that_no_block_is_planned_for_is_named() -> None:
     (kernel,) = programs()["add_bias"].kernels
     plan = plan_kernel(kernel, kernel.name, {}, lambda *said: pytest.fail(str(said)))
