@@ -177,7 +177,8 @@ class Maps(State):
                     return add(self.term(a, e), self.term(b, e))
                 if fn == "sub" and t.tile_type(op).dtype in ("i32", "u32") and d.minus and not _is_literal(b):
                     return apply(d.minus, self.term(a, e), self.term(b, e), fn="minus")
-                if fn == "mul" and t.tile_type(op).dtype in _WITHIN_32_BITS and d.times and not (_is_literal(a) or _is_literal(b)):
+                computed = not (_is_literal(a) or _is_literal(b))
+                if fn == "mul" and t.tile_type(op).dtype in _WITHIN_32_BITS and d.times and computed:
                     return apply(d.times, self.term(a, e), self.term(b, e), fn="times")
                 return apply(self._table(op, fn, d.binary)[fn], self.term(a, e), self.term(b, e), fn=fn)
             case t.Compare(fn=fn, lhs=a, rhs=b):
