@@ -16,6 +16,7 @@ from portakern.errors import IRError, MissingRuleError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
 from portakern.ir.schedule import Nest, NestAxis, Schedule
+from portakern.ir.size import Sym
 from portakern.ir.tile import Axis, BufferType, Kernel, Load
 from portakern.spec.load import load_operator
 from portakern.study import steps
@@ -91,7 +92,7 @@ def test_blocks_grow_with_the_root_of_the_array() -> None:
 
 def test_a_block_of_long_formulas_is_code_that_compiles_in_seconds() -> None:
     """Of random bits, say: a step is straight code, an instruction for each vector and operation."""
-    axes = (NestAxis("m", "parallel", "M"), NestAxis("n", "parallel", 4096, True))
+    axes = (NestAxis("m", "parallel", Sym.named("M")), NestAxis("n", "parallel", 4096, True))
     device = target("v6e").device
     short, long = (Nest("elementwise", axes, "f32", "f32", work=work) for work in (8, 600))
     assert block_elements(long, device) * 600 / 1024 <= 1 << 16
