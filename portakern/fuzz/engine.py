@@ -42,7 +42,7 @@ class FuzzSettings:
     """How to run: until ``programs`` were tried or ``seconds`` are over, whatever is given and comes first.
 
     ``judge``: random legal schedules and nothing else.  ``first``: end at the first finding.  ``shrink_s``: wall time of making
-    a finding smaller.  ``batch``: programs of a batch, as the time allows where not given.
+    a finding smaller; one that takes as long itself is not.  ``batch``: programs of a batch, as the time allows if not given.
     """
 
     seconds: float | None = None
@@ -222,7 +222,7 @@ class Engine:
             found = self.workshop.run([candidate], [outcome.target])[candidate.digest]
             return any(o.like(outcome) for o in found)
 
-        if self.settings.shrink_s <= 0:
+        if outcome.seconds >= self.settings.shrink_s:  # a hang, of which one try would take longer than all may
             return program
         return self.batches[number].shrink(program, still, self.state.database, self.settings.shrink_s)
 
