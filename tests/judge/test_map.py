@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -49,6 +51,7 @@ POISON = {
 import builtins
 import gc
 import os
+import tempfile
 import socket
 import sys
 import numpy
@@ -196,17 +199,18 @@ def test_rows_come_to_asynchronous_users(warm: Judge):
     assert asyncio.run(both()) == ([True, False], True)
 
 
-def test_a_judge_closes_at_once_and_leaves_nothing():
-    before = {p for p in os.listdir("/tmp") if p.startswith("portakern-judge")}
+def test_a_judge_closes_at_once_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # tests beside this one have judges, too
     judge = judge_for("cpp:cpu", timeout_s=60.0)
     threads = [seat._thread for seat in judge._seats]
     hanging, waiting = judge.submit(BAD["cpp:cpu"]["timeout"]), [judge.submit(HONEST["cpp:cpu"]) for _ in range(20)]
     time.sleep(2.0)
+    assert list(tmp_path.glob("portakern-judge*"))
     begun = time.monotonic()
     judge.close()
     assert time.monotonic() - begun < 20 and hanging.done() and all(w.done() for w in waiting)
     assert not any(t.is_alive() for t in threads)
-    assert not {p for p in os.listdir("/tmp") if p.startswith("portakern-judge")} - before
+    assert not list(tmp_path.iterdir())
     with pytest.raises(UsageError, match="closed"):
         judge.submit(HONEST["cpp:cpu"])
 
