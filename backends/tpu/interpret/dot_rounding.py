@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..trace.kernel_calls import rewritten
+from .equations import made, variable
 
 EXACT = ("HIGHEST", "HIGH", "FLOAT32", "F32_F32_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "BF16_BF16_F32_X9")
 """Precisions at which f32 operands keep more than a bf16 has."""
@@ -58,18 +59,14 @@ def _at_default(equation: Any) -> bool:
 def _rounding(equation: Any, atom: Any) -> Any:
     """``reduce_precision`` to a bf16's 8 bits of exponent and 7 of mantissa, which no compiler folds away."""
     from jax import lax
-    from jax._src import core
 
-    return core.new_jaxpr_eqn([atom], [core.Var(atom.aval)], lax.reduce_precision_p, {"exponent_bits": 8, "mantissa_bits": 7},
-                              set(), equation.source_info, equation.ctx)  # fmt: skip
+    return made(equation, [atom], variable(atom.aval), lax.reduce_precision_p, {"exponent_bits": 8, "mantissa_bits": 7})
 
 
 def _widening(equation: Any, atom: Any) -> Any:
     import numpy as np
     from jax import lax
-    from jax._src import core
 
     wide = np.dtype(np.float32)
-    return core.new_jaxpr_eqn([atom], [core.Var(atom.aval.update(dtype=wide))], lax.convert_element_type_p,
-                              {"new_dtype": wide, "weak_type": False, "sharding": None},
-                              set(), equation.source_info, equation.ctx)  # fmt: skip
+    return made(equation, [atom], variable(atom.aval.update(dtype=wide)), lax.convert_element_type_p,
+                {"new_dtype": wide, "weak_type": False, "sharding": None})  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..trace.kernel_calls import rewritten
+from .equations import literal, made, variable
 
 REDUCTIONS = ("reduce_max", "reduce_min")
 FUNCTIONS = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "logistic", "erf")
@@ -39,15 +40,15 @@ def _reduction(equation: Any) -> list[Any]:
 
     (x,), (result,) = equation.invars, equation.outvars
     boolean = np.dtype(bool)
-    wrong, hit = _variable(x.aval.update(dtype=boolean)), _variable(result.aval.update(dtype=boolean))
-    number, nan = _variable(result.aval), _variable(result.aval)
-    literal = _literal(np.nan, x.aval)
+    wrong, hit = variable(x.aval.update(dtype=boolean)), variable(result.aval.update(dtype=boolean))
+    number, nan = variable(result.aval), variable(result.aval)
+    missing = literal(np.nan, x.aval)
     return [
-        _equation(equation, [x, x], wrong, lax.ne_p, {}),
-        _equation(equation, [wrong], hit, lax.reduce_or_p, {"axes": equation.params["axes"]}),
+        made(equation, [x, x], wrong, lax.ne_p, {}),
+        made(equation, [wrong], hit, lax.reduce_or_p, {"axes": equation.params["axes"]}),
         equation.replace(outvars=[number]),
-        _equation(equation, [literal], nan, lax.broadcast_in_dim_p, _SPREAD | {"shape": result.aval.shape}),
-        _equation(equation, [hit, number, nan], result, lax.select_n_p, {}),
+        made(equation, [missing], nan, lax.broadcast_in_dim_p, _SPREAD | {"shape": result.aval.shape}),
+        made(equation, [hit, number, nan], result, lax.select_n_p, {}),
     ]
 
 
@@ -56,30 +57,12 @@ def _function(equation: Any) -> list[Any]:
     from jax import lax
 
     (x,), (result,) = equation.invars, equation.outvars
-    wrong, number = _variable(result.aval.update(dtype=np.dtype(bool))), _variable(result.aval)
+    wrong, number = variable(result.aval.update(dtype=np.dtype(bool))), variable(result.aval)
     return [
-        _equation(equation, [x, x], wrong, lax.ne_p, {}),
+        made(equation, [x, x], wrong, lax.ne_p, {}),
         equation.replace(outvars=[number]),
-        _equation(equation, [wrong, number, x], result, lax.select_n_p, {}),
+        made(equation, [wrong, number, x], result, lax.select_n_p, {}),
     ]
 
 
 _SPREAD: dict[str, Any] = {"broadcast_dimensions": (), "sharding": None}
-
-
-def _variable(aval: Any) -> Any:
-    from jax._src import core
-
-    return core.Var(aval)
-
-
-def _literal(value: float, aval: Any) -> Any:
-    from jax._src import core
-
-    return core.Literal(np.asarray(value, aval.dtype)[()], core.ShapedArray((), aval.dtype))
-
-
-def _equation(like: Any, invars: list[Any], outvar: Any, primitive: Any, params: dict[str, Any]) -> Any:
-    from jax._src import core
-
-    return core.new_jaxpr_eqn(invars, [outvar], primitive, params, set(), like.source_info, like.ctx)

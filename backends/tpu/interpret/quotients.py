@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..trace.kernel_calls import rewritten
+from .equations import made, variable
 
 
 def divided(jaxpr: Any) -> Any:
@@ -27,15 +28,11 @@ def _rule(equation: Any, line: str) -> list[Any]:
     if isinstance(divisor, core.Literal):
         return [equation]
     like = equation.outvars[0].aval
-    spread, hidden = core.Var(like), core.Var(like)
+    spread, hidden = variable(like), variable(like)
     dims = tuple(range(len(divisor.aval.shape)))
     how = {"shape": like.shape, "broadcast_dimensions": dims, "sharding": None}
-
-    def step(given: Any, result: Any, primitive: Any, params: dict[str, Any]) -> Any:
-        return core.new_jaxpr_eqn([given], [result], primitive, params, set(), equation.source_info, equation.ctx)
-
     return [
-        step(divisor, spread, lax.broadcast_in_dim_p, how),
-        step(spread, hidden, lax.optimization_barrier_p, {}),
+        made(equation, [divisor], spread, lax.broadcast_in_dim_p, how),
+        made(equation, [spread], hidden, lax.optimization_barrier_p, {}),
         equation.replace(invars=[x, hidden]),
     ]
