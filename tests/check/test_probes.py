@@ -185,6 +185,24 @@ def test_what_is_decided_before_a_product_counts_in_it(operator: pk.Operator) ->
     assert not want.x.any() and compare(want, "f32", other.astype(np.float32)).ratio <= 1
 
 
+@pk.operator
+def any_of_many_counted(x: T["M", "K"], y: T["K", "K"], w: T["K", "N"]):
+    """Of exponentials that kernels may flush to zero, each times a number of either sign: none or all is not the farthest."""
+    return pk.cast(pk.exp(x @ y) <= 0.0, x.dtype) @ w
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_what_is_decided_any_may_be_in_a_sum(seed: int) -> None:
+    program = any_of_many_counted.program({"M": 4, "K": 32, "N": 3}, {}, "f32")
+    given = make_inputs(program, {}, seed)
+    given["x"][...] = -8
+    given["y"][...] = 1
+    (want,) = propagate(program, given).values()
+    assert not want.x.any()
+    larger = np.maximum(given["w"].astype(np.float64), 0.0).sum(0, keepdims=True)
+    assert compare(want, "f32", np.repeat(larger, 4, 0).astype(np.float32)).ratio <= 1
+
+
 def test_results_of_one_operation_keep_their_bound() -> None:
     @pk.operator
     def product(x: T["M", "N"], w: T["N", "N"]):

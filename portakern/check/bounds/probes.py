@@ -163,18 +163,25 @@ class _Open(Exception):
 class _Near:
     """An exact value, what the operation itself may err, where the probes are, and how far the farthest of them is.
 
-    ``anew`` is how far two kernels may be apart that compute it from the same sums and products.
+    ``anew`` is how far two kernels may be apart that compute it from the same sums and products, ``doubt`` how far it may be
+    off at its worst for what was decided otherwise on the way.
     """
 
     own: Val
     probes: tuple[np.ndarray, ...]
     farthest: Any
     anew: Val
+    doubt: Any = 0.0
 
     @property
     def alone(self) -> Val:
         """The exact value, for what an operation on it may err by itself.  What is not decided stays so."""
         return self.own if self.own.x.dtype.kind != "f" else replace(self.own, e=0.0)
+
+    @property
+    def doubtful(self) -> Val:
+        """The value as far as what was decided otherwise may move it."""
+        return self.own if self.own.x.dtype.kind != "f" else replace(self.own, e=self.doubt)
 
     def off(self, factor: float = FARTHEST) -> Val:
         """The value as far as it may be off, by so many times what probes are."""
@@ -216,7 +223,10 @@ class _Walk:
             return tuple(self._near(_bounded(v), [p[k] for p in probes]) for k, v in enumerate(own))
         if getattr(op, "fn", "") in BENDS and own.x.dtype.kind == "f":
             own = self._behind_the_kink(op, own, given, probes)
-        near = self._near(_bounded(own), probes)
+        doubt = self._doubt(op, own, given)
+        if isinstance(op, _ONCE) and np.any(doubt):
+            own, doubt = replace(own, e=own.e + doubt / FARTHEST), 0.0
+        near = replace(self._near(_bounded(own), probes), doubt=doubt)
         if isinstance(op, _ONCE) or own.x.dtype.kind != "f" or not given:
             return near
         near = replace(near, anew=_on(near.own, bounded(op, [n.anew for n in given], False)))
@@ -252,6 +262,21 @@ class _Walk:
         more = np.where(np.isfinite(more) & (more > accuracy.unit("f32") * reach), more, 0.0)
         return replace(own, e=own.e + more) if more.any() else own
 
+    def _doubt(self, op: Op, own: Val, given: Sequence[_Near]) -> Any:
+        """How far the result is off at its worst for what was decided otherwise before.  Probes see too little of it: what is
+        decided is one thing or the other, and of many such any may be together in a sum, in which those of a probe cancel."""
+        if own.x.dtype.kind != "f" or _decides(op, given):
+            return own.e
+        if not any(np.any(n.doubtful.e) for n in given):
+            return 0.0
+        most = bounded(op, [n.doubtful for n in given], False)
+        least = bounded(op, [replace(n.own, e=0.0) for n in given], False)
+        doubt = most.bound() - least.bound()
+        if isinstance(op, t.Map) and op.fn == "select":  # two ways that meet, as at a kink, are apart by what probes see
+            _, yes, no = given
+            doubt = np.where(doubt > yes.off().bound() + no.off().bound(), doubt, 0.0)
+        return np.where(np.isfinite(doubt), doubt, 0.0)
+
     def _apart(self, near: _Near, probes: Sequence[np.ndarray]) -> _Near:
         """``near``, as far off at least as what is computed twice is from itself.  Where that meets itself again the errors
         of a probe that is moved one way cancel, and those of a kernel that has computed it anew do not."""
@@ -260,7 +285,7 @@ class _Walk:
         if not same.any():
             return near
         more = self._near(replace(near.own, e=np.where(same, anew, near.own.bound())), probes)
-        return replace(more, anew=near.anew)
+        return replace(more, anew=near.anew, doubt=near.doubt)
 
 
 def _on(own: Val, anew: Val) -> Val:
