@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import groupby
 
@@ -266,9 +267,14 @@ class Printer:
     def on_Loop(self, s: p.Loop) -> list[str]:
         if s.pipeline is not None:
             return self.pipelined(s, s.pipeline)
-        step = f"{s.var} += {s.step}" if s.step > 1 else f"++{s.var}"
-        head = f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {step}) {{"
-        return [head, *indented(self.statements(s.body)), "}"]
+        body = self.statements(s.body)
+        ends = [_OF_INT32.fullmatch(str(end)) for end in (s.begin, s.end)]
+        if all(ends):
+            begin, end = (found[1] for found in ends if found)
+            at = self.names.fresh(f"{s.var}_at")
+            body = [f"const int64_t {s.var} = {at};", *body]
+            return [f"for (int32_t {at} = {begin}; {at} < {end}; {_further(at, s.step)}) {{", *indented(body), "}"]
+        return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {_further(s.var, s.step)}) {{", *indented(body), "}"]
 
     def on_Block(self, s: p.Block) -> list[str]:
         head = "{" if s.when is None else f"if ({s.when}) {{"
@@ -309,6 +315,15 @@ class Printer:
         ]
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
         return [*lines, *([NOT_UNROLLED] if rolled else []), head, *indented(body), "}"]
+
+
+_OF_INT32 = re.compile(r"int64_t\((\w+)\)")
+"""An end that is known as a number of 32 bits.  Of loops between two of these the counter has 32 bits as well: NVRTC 13.0 and
+13.5 crash over some of them that 64 bits count and that run once or twice."""
+
+
+def _further(counter: str, step: int) -> str:
+    return f"{counter} += {step}" if step > 1 else f"++{counter}"
 
 
 NOT_UNROLLED = "#pragma unroll 1  // so deep a pipeline, unrolled, takes longer to fetch than to do"

@@ -43,7 +43,8 @@ extern "C" __global__ void __launch_bounds__(128, 4) moe_grouped_matmul_2(
     const int32_t k_start = pk::max(t0_value, 0);
     const int32_t k_limit = pk::min(t0_value2 + 1, 8);
     auto acc = pk::fill<float, Acc>(0.0f);
-    for (int64_t k = int64_t(k_start); k < int64_t(k_limit); ++k) {
+    for (int32_t k_at = k_start; k_at < k_limit; ++k_at) {
+        const int64_t k = k_at;
         auto part = pk::fill<float, Acc>(0.0f);
         pk::sync();  // the previous step has read its operands
         // 64 coordinates along j at a time

@@ -165,7 +165,8 @@ extern "C" __global__ void __launch_bounds__(128) scatter_add_3(
     const int32_t t1_value2 = *(t1 + j + 1);
     const int32_t i2_limit = pk::min(pk::max(t1_value2, 0), 2000);
     auto total = pk::fill<float, Tile>(0.0f);
-    for (int64_t i2 = int64_t(i2_start); i2 < int64_t(i2_limit); ++i2) {
+    for (int32_t i2_at = i2_start; i2_at < i2_limit; ++i2_at) {
+        const int64_t i2 = i2_at;
         const int32_t t2_value = *(t2 + i2);
         auto rows__tile = pk::gather<Tile, pk::Aligned>(rows_, 1, 128, 0.0f, pk::along(t2_value, 2000, 128));
         total = pk::map<Tile>([](float total, float rows_) { return total + rows_; }, total, rows__tile);

@@ -18,7 +18,8 @@ extern "C" __global__ void __launch_bounds__(128) spmm(
     const int32_t offsets_value2 = *(offsets + l + 1);
     const int32_t i_limit = pk::min(pk::max(offsets_value2, 0), int32_t(P));
     auto total = pk::fill<float, Tile>(0.0f);
-    for (int64_t i = int64_t(i_start); i < int64_t(i_limit); ++i) {
+    for (int32_t i_at = i_start; i_at < i_limit; ++i_at) {
+        const int64_t i = i_at;
         const float values_value = *(values + i);
         const int32_t columns_value = *(columns + i);
         auto b_tile = pk::gather<Tile, pk::Aligned>(b + j0_2, 1, 128, 0.0f, pk::along(columns_value, 900, 256));
