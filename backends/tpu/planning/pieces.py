@@ -202,7 +202,7 @@ def _copied(kernel: Kernel, op: Store, places: tuple[Place, ...]) -> Piece | Non
         return None
     read = [t.axis for x in load.indices for t in x.terms]
     written = [t.axis for x in op.indices for t in x.terms]
-    if read != written or any(t.scale == -1 for x in op.indices for t in x.terms):
+    if read != written or any(t.scale == -1 for x in (*load.indices, *op.indices) for t in x.terms):
         return None
     of = buffer_type(load.buffer)
     if of.strides is not None:

@@ -25,10 +25,10 @@ def assembled(assembly: Assembly, arrays: Mapping[str, Array]) -> list[str]:
     if row is not None:
         axis, order = row
         return [f"{array.name} = jnp.concatenate([{', '.join(names[n] for n in order)}], axis={axis})"]
-    if known(array.dtype).is_float and not array.init:
-        # Adding -0.0 changes nothing, not even a zero's sign.
-        each = [_around(n, p, shape, "-0.0") for n, p in zip(names, pieces, strict=True)]
-        return [f"{array.name} = {each[0]}", *(f"{array.name} += {text}" for text in each[1:])]
+    if not array.init:
+        fill, joins = _nothing(array.dtype)
+        each = [_around(n, p, shape, fill) for n, p in zip(names, pieces, strict=True)]
+        return [f"{array.name} = {each[0]}", *(f"{array.name} {joins} {text}" for text in each[1:])]
     lines = [f"{array.name} = {filled(array)}"]
     for name, piece in zip(names, pieces, strict=True):
         if all(step == 1 for _, step, _ in piece.places):
@@ -37,6 +37,14 @@ def assembled(assembly: Assembly, arrays: Mapping[str, Array]) -> list[str]:
         else:
             lines.append(f"{array.name} = {array.name}.at[{', '.join(map(_slice, piece.places, shape))}].set({name})")
     return lines
+
+
+def _nothing(dtype: str) -> tuple[str, str]:
+    """What changes no value of ``dtype``, and the operator by which it does not: pieces overlap nowhere, and libtpu takes
+    minutes over a scatter of strided ones.  Adding -0.0 does not even change the sign of a zero."""
+    if known(dtype).is_float:
+        return "-0.0", "+="
+    return ("0", "+=") if known(dtype).is_int else ("False", "|=")
 
 
 def filled(array: Array) -> str:
@@ -66,12 +74,22 @@ def _in_place(piece: Piece, array: Array) -> str:
 
 def _around(name: str, piece: Piece, shape: Sequence[Size], fill: str) -> str:
     """``name`` with ``fill`` around it and between its elements."""
-    ends = [size - (offset + step * (n - 1) + 1) for (offset, step, n), size in zip(piece.places, shape, strict=True)]
+    ends = [size - _end(place) for place, size in zip(piece.places, shape, strict=True)]
     if all(step == 1 for _, step, _ in piece.places):
         pads = tuple_text(tuple(f"({offset}, {end})" for (offset, _, _), end in zip(piece.places, ends, strict=True)))
         return f"jnp.pad({name}, {pads}{'' if fill in ('0', '0.0') else f', constant_values={fill}'})"
     between = tuple(f"({offset}, {end}, {step - 1})" for (offset, step, _), end in zip(piece.places, ends, strict=True))
-    return f"jax.lax.pad({name}, jnp.asarray({fill}, {name}.dtype), {tuple_text(between)})"
+    text = f"jax.lax.pad({name}, jnp.asarray({fill}, {name}.dtype), {tuple_text(between)})"
+    # Around a piece that turns out to have no elements it pads as if there were one, and what is between elements is too much.
+    cuts = [f":{size}" if step > 1 and not isinstance(n, int) else ":"
+            for (_, step, n), size in zip(piece.places, shape, strict=True)]  # fmt: skip
+    return text if all(c == ":" for c in cuts) else f"{text}[{', '.join(cuts)}]"
+
+
+def _end(place: Place) -> Size:
+    """Where a piece ends along one dim: after its last element."""
+    offset, step, n = place
+    return offset if n == 0 else offset + step * (n - 1) + 1
 
 
 def _side_by_side(pieces: Sequence[Piece], shape: Sequence[Size]) -> tuple[int, list[int]] | None:
@@ -100,4 +118,6 @@ def _slice(place: Place, size: Size) -> str:
     offset, step, n = place
     if place == (0, 1, size):
         return ":"
-    return f"{offset}:{offset + step * (n - 1) + 1}" + (f":{step}" if step > 1 else "")
+    # Of an open n, which may be 0, the end is that of the last step, not of the last element: it would lie before the start.
+    end = _end(place) if isinstance(n, int) else offset + step * n
+    return f"{offset}:{end}" + (f":{step}" if step > 1 else "")
