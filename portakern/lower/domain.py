@@ -12,7 +12,7 @@ from portakern.ir.program import ArrayFacts
 from portakern.ir.schedule import NestAxis
 from portakern.ir.size import Size, Sym, product
 from portakern.lower.classes import AxisClass, Classes
-from portakern.lower.placing import Placed
+from portakern.lower.placing import Line, Placed
 from portakern.lower.tiles import ZERO, Coordinate, Coordinates, Part
 from portakern.lower.uses import users_of
 
@@ -256,17 +256,18 @@ ArrayType = t.BufferType | t.TileType
 
 
 def array_types(program: tt.TensorProgram, scalars: Iterable[str] = (),
-                facts: Mapping[str, ArrayFacts] | None = None, placed: Mapping[str, Placed] | None = None
-                ) -> dict[str, ArrayType]:  # fmt: skip
+                facts: Mapping[str, ArrayFacts] | None = None, placed: Mapping[str, Placed] | None = None,
+                lines: Mapping[str, Line] | None = None) -> dict[str, ArrayType]:  # fmt: skip
     """Types of the arguments and results of a stage by name: buffers, and tiles without dims for ``scalars``; instead of a
-    piece, the array that it belongs to."""
+    piece, the array that it belongs to, and of one element of ``lines``, all of them."""
     found: dict[str, ArrayType] = {}
 
     def add(name: str, op: Op) -> None:
         have = tt.tensor_type(op)
         known = (facts or {}).get(name, ArrayFacts())
+        shape = lines[name].of.shape if lines and name in lines else have.shape
         found[name] = (t.TileType((), have.dtype) if name in scalars
-                       else t.BufferType(have.shape, have.dtype, known.strides, known.align))
+                       else t.BufferType(shape, have.dtype, known.strides, known.align))
 
     for arg in program.args:
         add(arg.name, arg)

@@ -187,7 +187,8 @@ def _with_dims_anew(op: Op, apart: Apart, done: Done) -> Op | None:
             inner = tensor_type(x).shape
             return x if inner == new else Reshape(x, new) if of_arrays(x) or joined_dims(new, inner) is not None else None
         case Expand(x=x, dims=dims):
-            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart and tensor_type(x).shape[i] != 1}
+            thin = {i for i, n in enumerate(tensor_type(x).shape) if n == 1}
+            wide = {i: apart[d] for i, d in enumerate(dims) if d in apart and (i not in thin or not apart[d])}
             made = with_dims(x, wide, done) if wide else x
             if made is None:
                 return None

@@ -12,7 +12,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
-from portakern.ir.tile import Axis, BufferType, Kernel, verify_kernel
+from portakern.ir.tile import Axis, Kernel, verify_kernel
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
 from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, own_taps, unmergeable, windows_of
@@ -78,9 +78,7 @@ class Request:
         return unmergeable(self.program, self.classes, self.facts, self.placed, counted)
 
     def array_types(self) -> dict[str, ArrayType]:
-        found = array_types(self.program, self.scalars, self.facts, self.placed)
-        found |= {n: replace(have, shape=self.lines[n].of.shape) for n, have in found.items()
-                  if n in self.lines and isinstance(have, BufferType)}
+        found = array_types(self.program, self.scalars, self.facts, self.placed, self.lines)
         return {name: replace(have, dtype=self.unrounded.get(name, have.dtype)) for name, have in found.items()}
 
 
