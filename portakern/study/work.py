@@ -68,6 +68,7 @@ class Work:
         key: what a tuned schedule of it is kept under.
         chosen: schedules for its kernels from elsewhere, in place of the backend's default.
         weights: inputs that stay as they are from call to call, where what hangs on them alone is to be done apart.
+        avoided: schedules of the backend's that did not compile for want of room.
         row: the row so far: operator, target, shape, dtype, params.
         foreign: a kernel from elsewhere that takes the place of the one we would emit.
         facts: strides and alignment of inputs that are not contiguous and 16-byte aligned.
@@ -90,6 +91,7 @@ class Work:
     chosen: Chosen | None = None
     declared: Mapping[str, Family] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
+    avoided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from portakern.ir.size import evaluate
 from portakern.ir.tile import BufferType
 
 from ..planning.words import WORDS
+from ..text.emitter import SCHEDULES
 from ..trace.environment import TOPOLOGIES, tool_name
 from ..trace.faces import digest_of, log_of
 from ..trace.kernel_calls import KernelCall, calls_of, line_using, trace
@@ -106,7 +107,10 @@ def _blamed(error: CompileError, source: Source) -> CompileError | ScheduleError
     """``error``, or the schedule's where kernels written for one have no room in VMEM."""
     if error.kind != "compile-vmem" or not source.schedule:
         return error
-    return ScheduleError(error.message, error.hint, error.where, schedule="; ".join(map(str, source.schedule)))
+    schedules = dict(dict(source.options).get(SCHEDULES, ()))
+    named = re.search(r"/(\w+)/pallas_call", error.log) or re.search(r"the blocks of (\w+) need", error.message)
+    only = next(iter(schedules.values()), "") if len(schedules) == 1 else ""
+    return ScheduleError(error.message, error.hint, error.where, schedule=schedules.get(named[1], only) if named else only)
 
 
 def refuse_interpreted(calls: Sequence[KernelCall], what: str) -> None:

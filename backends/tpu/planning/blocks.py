@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import TYPE_CHECKING
 
 from portakern.ir.core import Arg, Op
-from portakern.ir.size import Size, ceildiv, divides, product
+from portakern.ir.size import Size, ceildiv, divides, evaluate, product
 from portakern.ir.tile import Axis, BufferType, Index, Kernel, Load, Store, buffer_type, tile_type
 
 from ..syntax.expressions import BlockAxes
@@ -361,6 +362,13 @@ def padded(text: str, access: BlockAccess) -> str:
         return text
     lacking = [str(d.missing) if isinstance(d.missing, int) else f"max({d.missing}, 0)" for d in access.window]
     return f"jnp.pad({text}, {tuple_text(tuple(f'(0, {n})' for n in lacking))})"
+
+
+def passed_shape(access: BlockAccess, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of what a kernel is passed if open dims have ``sizes``: seen as its blocks need it, and padded for the last."""
+    shape = tuple(evaluate(n, sizes) for n in access.view.final)
+    lacking = (max(evaluate(d.missing, sizes), 0) for d in access.window)
+    return tuple(map(add, shape, lacking)) if access.window else shape
 
 
 def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:

@@ -36,6 +36,10 @@ _OPERATIONS = 1 << 16
 """Operations on vectors in a step of elementwise work at most, of which Mosaic makes straight code (normal random numbers, 560
 operations each, v6e: 36,000 of them compile in 10 s, 287,000 in 55 s)."""
 
+_RUNNING_ELEMENTS = 512 * 1024
+"""Elements of a block of running values at most, padding among them: each of its log2 steps is straight code (a running maximum
+of lines of 31, v6e: 4096 of them in a block compile in 10 s, 8192 in 50 s, 16384 in 258 s)."""
+
 FLAT_ELEMENTS = 128 * 1024
 """Elements of a block of a single row."""
 
@@ -50,6 +54,9 @@ ATTENTION: Sequence[tuple[int, int]] = (
 
 _EXACT = ((1024, 1024), (512, 1024), (512, 512), (256, 512), (256, 256), (128, 128))
 """The same for products of f32, whose operands are cut into three: six products of a block are code enough."""
+
+_OPEN_POSITIONS = 1024
+"""Positions of windows in a block along an open dim at most: an array is padded to as much as its last block reaches."""
 
 _CODE = 4096
 """Vectors that a step of a convolution moves and multiplies at most, for which libtpu compiles some thousand bundles (3x3 over
@@ -159,7 +166,9 @@ def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
         yield {a.name: _fit(a, size, LANES) for a, size in zip(pair, (rows, columns), strict=True)}
 
 
-def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
+def _rows(nest: Nest, device: Device, most: float = math.inf) -> Iterable[Tiles]:
+    """Whole rows where they fit, in blocks of at most ``most`` elements."""
+    elements = int(min(block_elements(nest, device), most))
     reduced = nest.role("reduced")[-1]
     parallel = nest.role("parallel")
     if parallel and all(a.window == "taps" for a in nest.role("reduced")):
@@ -176,7 +185,7 @@ def _rows(nest: Nest, device: Device) -> Iterable[Tiles]:
         if lanes is None or (isinstance(reduced.extent, int) and lanes > _round(reduced.extent, LANES)):
             continue
         for part in (1, 2, 4, 16):
-            rows = {row.name: _rows_for(row, lanes, block_elements(nest, device) // part, nest)} if row else {}
+            rows = {row.name: _rows_for(row, lanes, elements // part, nest)} if row else {}
             if row is not None and len(parallel) > 1 and not all(isinstance(a.extent, int) for a in nest.axes):
                 # They may be the columns of another array, of which blocks have whole rows of lanes.
                 rows = {row.name: max(rows[row.name], _fit(row, LANES, LANES))}
@@ -205,7 +214,7 @@ def _segments(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
-    yield from _rows(nest.as_family("rows", scanned="reduced"), device)
+    yield from _rows(nest.as_family("rows", scanned="reduced"), device, _RUNNING_ELEMENTS)
 
 
 SORTED = 2048
@@ -239,7 +248,7 @@ def _convolution(nest: Nest) -> Iterable[Tiles]:
     for rows, columns in ((512, 512), (512, 256), (256, 256), (256, 128), (128, 128)):
         if exact and columns > LANES and summed * columns > _WEIGHTS:
             continue
-        yield {m.name: _fit(m, rows, _sublanes(nest)), n.name: _fit(n, columns, LANES), k.name: _whole(k) or 512}
+        yield {m.name: _fit(m, rows, _sublanes(nest)), n.name: _fit(n, columns, LANES), k.name: _whole(k) or LANES}
 
 
 def _attention(nest: Nest, device: Device) -> Iterable[Tiles]:
@@ -303,7 +312,9 @@ def _round(n: int, unit: int) -> int:
 
 def _fit(axis: NestAxis, wanted: int, unit: int) -> int:
     """``wanted``, or just enough to cover a shorter axis (whose block is then its exact extent)."""
-    return min(wanted, _round(axis.extent, unit)) if isinstance(axis.extent, int) else wanted
+    if isinstance(axis.extent, int):
+        return min(wanted, _round(axis.extent, unit))
+    return min(wanted, _OPEN_POSITIONS) if axis.window == "positions" else wanted
 
 
 def _whole(axis: NestAxis) -> int | None:

@@ -14,7 +14,7 @@ from portakern.ir.program import Array, Program
 from portakern.ir.tile import Cast, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.arguments import in_plain_arrays
-from ..planning.blocks import LANES, SUBLANES
+from ..planning.blocks import LANES, SUBLANES, passed_shape
 from ..planning.framed import framed, frames_of
 from ..planning.int64_arrays import narrowed
 from ..planning.joined_rows import with_joined_rows
@@ -33,6 +33,9 @@ from .host import entry_lines, reference_names
 from .names import read_names
 from .regions import KernelBody, Line
 
+SCHEDULES = "schedules"
+"""The option of a source that says which kernel of it has which schedule."""
+
 _TYPICAL = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 """What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
 every shape."""
@@ -41,6 +44,10 @@ _MOST = 1 << 24
 """Elements of an array compiled for, its padding among them.  A device holds a few such also where their dims come in another
 order in between, and two elements take a line of 128."""
 
+
+_MOST_PASSED = 1 << 28
+"""The same of what a kernel is passed, an array padded for a large last block, say; a quarter where a line has one element:
+libtpu 0.0.52 takes 90 s for 120,000 such lines."""
 
 _SCALARS_BESIDES = 4096
 """Bytes of scalar memory that libtpu 0.0.52 needs itself: 1.7 KB on v4, v5e, v5p and v6e, 2.4 KB on tpu7x."""
@@ -97,7 +104,7 @@ class PallasEmitter:
         return Source(
             target, program.name, entry_of(program), "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
-            options=(("origins", origins), ("typical", typical(program, writer.fits)),
+            options=(("origins", origins), ("typical", typical(program, writer.fits)), (SCHEDULES, writer.schedules()),
                      *([(WORDS, writer.words)] if writer.words else [])),
         )  # fmt: skip
 
@@ -199,9 +206,17 @@ class _Writer:
             self.report(f"{what}: the scalar memory of {device.name} has {device.count('smem_bytes')} bytes",
                         self.program.array(next(iter(counts))), "an operator for a part of them at a time")
 
+    def schedules(self) -> tuple[tuple[str, str], ...]:
+        """The schedule of every kernel by its name in the text."""
+        return tuple((plan.name, str(plan.kernel.schedule)) for plan, _ in self.kernels.values())
+
     def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the indices of each kernel fit into scalar memory if open dims have ``sizes``."""
-        return all(self._has_room(self._indices(plan, sizes)) for plan, _ in self.kernels.values())
+        """Whether the indices of each kernel fit into scalar memory if open dims have ``sizes``, and what it is passed is not
+        too large as the host lays it out for it."""
+        plans = [plan for plan, _ in self.kernels.values()]
+        return all(self._has_room(self._indices(plan, sizes)) for plan in plans) and all(
+            _held(shape) * (4 if shape[-1:] == (1,) else 1) <= _MOST_PASSED
+            for plan in plans for a in (*plan.passed, *plan.made) if (shape := passed_shape(a, sizes)))
 
     def _indices(self, plan: PallasKernelPlan, sizes: Mapping[str, int]) -> dict[str, int]:
         """How many elements the arrays have that are prefetched to scalar memory."""

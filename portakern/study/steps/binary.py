@@ -20,6 +20,7 @@ from portakern.emit.room import no_room
 from portakern.errors import (
     CacheError,
     PortakernError,
+    ScheduleError,
     ToolMissing,
 )
 from portakern.referee import compile_remotely
@@ -29,7 +30,7 @@ from portakern.study.steps.environments import build_environment
 from portakern.study.steps.estimates import estimated
 from portakern.study.steps.outcome import Build, guarded
 from portakern.study.steps.runners import install_hint, runner_for
-from portakern.study.steps.source import emit_row, without_tuned
+from portakern.study.steps.source import emit_row, without, without_tuned
 from portakern.study.stranger import kernel_process
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest
@@ -48,9 +49,21 @@ def build(work: Work, estimate: bool = False, peers: bool = False) -> Build:
 
 
 def compiled(made: Build, work: Work, estimate: bool = False, peers: bool = False) -> Build:
-    """What was emitted, with its machine code."""
+    """What was emitted, with its machine code.  Where the compiler has no room for the backend's first schedule, it is emitted
+    anew under the next one."""
     source = made.source
-    return made if source is None else guarded(made.row, lambda: _compiled(made, source, work, estimate, peers))
+    return made if source is None else guarded(made.row, lambda: _compiled_with_room(made, source, work, estimate, peers))
+
+
+def _compiled_with_room(made: Build, source: Source, work: Work, estimate: bool, peers: bool) -> Build:
+    try:
+        return _compiled(made, source, work, estimate, peers)
+    except ScheduleError as error:
+        other = without(work, error)
+        again = emit_row(other) if other is not None else made
+        if other is None or again.source is None or again.source.digest == source.digest:
+            raise
+        return compiled(again, other, estimate, peers)
 
 
 def _compiled(made: Build, source: Source, work: Work, estimate: bool, peers: bool) -> Build:

@@ -168,14 +168,21 @@ Made = TypeVar("Made")
 
 def _first_that_fits(work: Work, target: Target, make: Callable[[Program], Made]) -> Made:
     """What ``make`` gives of the kernels under the first schedule for which a block of the device has room."""
-    avoided: set[str] = set()
     while True:
         try:
-            return make(lowered(work, target, avoided))
+            return make(lowered(work, target, work.avoided))
         except ScheduleError as error:
-            if work.schedule or work.chosen is not None or not error.schedule or error.schedule in avoided:
+            if (other := without(work, error)) is None:
                 raise
-            avoided.add(error.schedule)
+            work = other
+
+
+def without(work: Work, error: ScheduleError) -> Work | None:
+    """``work`` with another of the backend's schedules for the kernel that has no room; None where it has no other, or the
+    schedule was asked for."""
+    if work.schedule or work.chosen is not None or not error.schedule or error.schedule in work.avoided:
+        return None
+    return replace(work, avoided=(*work.avoided, error.schedule))
 
 
 def source_of(program: Program, target: Target, language: Language) -> tuple[Source, Program]:

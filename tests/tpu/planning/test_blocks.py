@@ -8,10 +8,12 @@ from dataclasses import replace
 import pytest
 
 import portakern as pk
+from portakern.backend import CompiledBinary, Source
+from portakern.backends.tpu.compile import diagnose, worker
 from portakern.backends.tpu.planning.blocks import _legal_flat
 from portakern.backends.tpu.planning.kernel_plan import plan_kernel
 from portakern.backends.tpu.schedule import products
-from portakern.backends.tpu.schedule.families import block_elements
+from portakern.backends.tpu.schedule.families import block_elements, schedules
 from portakern.errors import IRError, MissingRuleError
 from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
@@ -21,6 +23,7 @@ from portakern.ir.tile import Axis, BufferType, Kernel, Load
 from portakern.spec.load import load_operator
 from portakern.study import steps
 from portakern.study.work import Problem, works
+from portakern.tuning.limits import refused
 from tests.tpu.helpers import language, programs, samples, target
 
 pytestmark = pytest.mark.quick
@@ -97,6 +100,67 @@ def test_a_block_of_long_formulas_is_code_that_compiles_in_seconds() -> None:
     short, long = (Nest("elementwise", axes, "f32", "f32", work=work) for work in (8, 600))
     assert block_elements(long, device) * 600 / 1024 <= 1 << 16
     assert block_elements(short, device) == block_elements(replace(short, work=0), device) > 4 * block_elements(long, device)
+
+
+def test_a_block_of_running_values_is_code_that_compiles_in_seconds() -> None:
+    line, rows = NestAxis("n", "scanned", 31, True), NestAxis("m", "parallel", Sym.named("M"))
+    device = target("v6e").device
+    first = schedules(Nest("scan", (rows, line), "f32", "f32"), device)[0]
+    assert first.tile("m") * first.tile("n") <= 512 * 1024
+    assert refused(Nest("scan", (rows, line), "f32", "f32"), Schedule((("m", 8192), ("n", 32))), device)
+    assert not refused(Nest("scan", (rows, line), "f32", "f32"), first, device)
+
+
+def test_positions_of_an_open_dim_are_few_in_a_block() -> None:
+    """An array has to be as long as what the last block of windows reaches."""
+    text = str(pk.emit(summed_windows, "pallas:v6e", K=pk.dynamic))
+    (padding,) = (int(n) for n in re.findall(r"max\(-K \+ .*? \+ (\d+), 0\)", text))
+    assert padding < 2100
+
+
+@pk.operator
+def summed_windows(x: pk.Tensor[8, 16, "K", 40], w: pk.Tensor[2, 2, 40, 1]):
+    return pk.conv(x, w, stride=2, dilation=2)
+
+
+def test_open_sizes_are_compiled_for_what_the_host_lays_out() -> None:
+    """Elements picked one by one are each a tile of memory by themselves."""
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"], index: pk.Tensor[28, "N", pk.i32]):
+        return pk.take_along(x, index, axis=0, fill=2)
+
+    work, = works(Problem(op, {"M": pk.dynamic, "N": pk.dynamic}, {}), [target("v6e")], ["f32"])
+    sizes = dict(dict(steps.emission(work).source.options)["typical"])
+    assert 10 <= sizes["M"] <= 300
+
+
+def test_the_kernel_without_room_takes_its_next_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libtpu says it of the second of two kernels; what was asked for stays."""
+    @pk.operator
+    def op(x: pk.Tensor[64, 1024], y: pk.Tensor["M", 512]):
+        return pk.softmax(x), pk.cumsum(y, axis=1)
+
+    (work,) = works(Problem(op, {"M": pk.dynamic}, {}), [target("v6e")], ["f32"])
+    words = ('Ran out of memory in memory space vmem: CompileTimeScopedVmemOom op_name="jit(op)/op_2/pallas_call" '
+             "size 33.97M and limit 32.00M")  # fmt: skip
+    tried: list[Source] = []
+
+    def compile_(source: Source) -> CompiledBinary:
+        tried.append(source)
+        if len(tried) < 3:
+            raise worker._blamed(diagnose.explain(words, "op", {}, "op.py"), source)
+        return CompiledBinary("tpu-executable", b"code", "libtpu")
+
+    monkeypatch.setattr(language().toolchain, "compile", compile_)
+    made = steps.build(work)
+    assert made.row.error is None and made.source is tried[2]
+    first, second, third = ([str(x) for x in s.schedule] for s in tried)
+    assert first[0] == second[0] == third[0] and len({first[1], second[1], third[1]}) == 3
+
+    tried.clear()
+    asked = replace(work, schedule={"m": 64})
+    made = steps.build(asked)
+    assert len(tried) == 1 and made.row.error is not None and made.row.error["kind"] == "schedule"
 
 
 def test_a_load_that_no_block_is_planned_for_is_named() -> None:
