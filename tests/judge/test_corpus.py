@@ -48,7 +48,7 @@ def by_task(some: Iterable[Attack]) -> Iterator[list[Attack]]:
     return (list(g) for _, g in itertools.groupby(sorted(some, key=task), task))
 
 
-EVERY = {"cpp:cpu": 12, "numba:cpu": 18, "hip:gfx942": 8}
+EVERY = {"cpp:cpu": 20, "numba:cpu": 30, "hip:gfx942": 12}
 """Languages of many attacks: the default run takes one in so many of them, and the first of each kind."""
 
 HOSTS_EVERY = 4
