@@ -51,8 +51,8 @@ TURNS = 140
 
 
 QUICKEST, EVERY_FILE = "opencl", 8
-"""A case takes a fifth of a second in OpenCL.  So it tries one in eight of all files; where a docstring does not name OpenCL the
-first case is enough: the mistake was in what languages share."""
+"""A case takes a fifth of a second in OpenCL.  So it tries one in eight of all files; where a docstring does not name OpenCL
+the first case is enough: the mistake was in what languages share."""
 
 
 EVERY = {"triton": 48, "pallas": 32, "cuda": 28, "opencl": 3, "cpp": 8, "hip": 20, "sycl": 16, "numba": 24}
