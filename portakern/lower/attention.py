@@ -67,12 +67,13 @@ def _domain(request: Request, found: Attention, scores: tt.Contract) -> Domain:
     weights, values = (0, 1) if found.weights_side == 0 else (1, 0)
     batch = [sides[0][i] for i in out.lhs_batch]
     free = (out.lhs_free, out.rhs_free)
-    rows = [sides[weights][i] for i in free[weights]]
+    rows = found.rows(scores, classes)
+    apart = [c for i in free[weights] if (c := sides[weights][i]) not in rows]
     features = [sides[values][i] for i in free[values]]
     walked = sides[0][out.lhs_axes[0]]
     main_row = _main_rows(request, rows)
     main_feature = _innermost(features)
-    lead = [c for c in (*batch, *rows, *features) if c not in (*main_row, main_feature) and c.extent != 1]
+    lead = [c for c in (*batch, *apart, *rows, *features) if c not in (*main_row, main_feature) and c.extent != 1]
     inner = classes.of_operand(scores, 0)[scores.lhs_axes[0]]
     return Domain([*(Run((c,), "batch") for c in lead), Run(main_row, "m"), Run((walked,), "n"), Run((inner,), "k"),
                    Run((main_feature,), "d")])

@@ -16,7 +16,7 @@ from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Iota, Literal, Map, Reshape, tensor_type
 from portakern.ir.tile import identity
-from portakern.lower.classes import is_thin
+from portakern.lower.classes import AxisClass, Classes, is_thin
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +205,14 @@ class Attention:
     weights: Weights
     weights_side: int
     sums: tuple[Fold, ...]
+
+    def rows(self, scores: Contract, classes: Classes) -> list[AxisClass]:
+        """Axes of which a block may have several rows: of ``scores`` the keys are the same for all of them.  Other axes of the
+        result that the values do not have are batches of the scores."""
+        free = (self.out.lhs_free, self.out.rhs_free)[self.weights_side]
+        batches = {classes.of_operand(scores, 0)[i] for i in scores.lhs_batch}
+        seen = classes.of_operand(self.out, self.weights_side)
+        return [seen[i] for i in free if seen[i] not in batches]
 
 
 def match_attention(out: Contract, users: dict[Op, list[Op]]) -> Attention | None:

@@ -180,6 +180,8 @@ class _Splitter:
             walked = self.classes.of_operand(soft.m, 0)[soft.axis]
             if scores is None or not (scores in self.recomputed or self._private(found, scores, walked)):
                 continue
+            if not found.rows(scores, self.classes):
+                continue  # every row has keys of its own: of values alone that many share is no tile
             anchors = [soft.m, *found.sums, op] if scores in self.recomputed else [scores, soft.m, *found.sums, op]
             group = Group("attention", anchors, frozenset(self.classes.of(op)), frozenset({walked}))
             self.groups.append(group)
