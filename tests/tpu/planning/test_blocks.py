@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -134,8 +135,10 @@ def test_open_sizes_are_compiled_for_what_the_host_lays_out() -> None:
     assert 10 <= sizes["M"] <= 300
 
 
-def test_the_kernel_without_room_takes_its_next_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_without_room_takes_its_next_schedule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As libtpu says it of the second of two kernels; what was asked for stays."""
+    monkeypatch.setenv("PORTAKERN_CACHE", str(tmp_path))
+
     @pk.operator
     def op(x: pk.Tensor[64, 1024], y: pk.Tensor["M", 512]):
         return pk.softmax(x), pk.cumsum(y, axis=1)
