@@ -42,8 +42,9 @@ PK_FUNCTION(round, rint)  // halves to even
 #undef PK_FUNCTION
 template <class V>
 PK_INLINE V abs(V x) {
-    if constexpr (is_float<typename Shape<V>::element>) return __spirv_ocl_fabs(x);
-    else return pk::max(x, -x);
+    if constexpr (!is_float<typename Shape<V>::element>) return pk::max(x, -x);
+    else if constexpr (is_vector<V>) return __spirv_ocl_fabs(x);
+    else return __builtin_elementwise_abs(x);  // Intel's compiler for CPUs crashed over the other form of it in a loop
 }
 template <class V>
 PK_INLINE V sign(V x) {  // NaN and zeros are handed on
