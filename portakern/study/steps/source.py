@@ -56,7 +56,18 @@ def lowered(work: Work, target: Target, avoided: Collection[str] = ()) -> Progra
 
 
 def _first_but(avoided: Collection[str], nest: Nest, space: Sequence[Schedule]) -> Schedule:
-    return next((s for s in space if str(s) not in avoided), space[0])
+    """The first schedule that is not ``avoided``.  Raises :class:`NoSchedule` where products that go together have none left:
+    lowering takes them apart then."""
+    from portakern.lower.kernel import NoSchedule
+
+    left = next((s for s in space if str(s) not in avoided), None)
+    if left is None and nest.family in TOGETHER:
+        raise NoSchedule(f"no schedule of a {nest.family} kernel has room on the device", "smaller dims that must be whole")
+    return left or space[0]
+
+
+TOGETHER = ("attention", "chain")
+"""Families of products that lowering can take apart."""
 
 
 def refuse_dtypes(program: TensorProgram, target: Target) -> None:
