@@ -64,11 +64,20 @@ class Domain:
         return tuple(r for r in self.runs if r.role == role)
 
 
-def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, Placed]) -> list[tuple[AxisClass, ...]]:
+def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, Placed],
+             lines: Mapping[str, Line]) -> list[tuple[AxisClass, ...]]:  # fmt: skip
     """For every array the program loads or stores, the classes of its dims as that access sees them.  ``placed`` says which
-    outputs are pieces of arrays.  A dim that elements are picked along has a class of no name (:data:`PICKED`), which nothing
-    walks."""
+    outputs are pieces of arrays, ``lines`` of which arrays the program has one element along dims that it does not know of.
+    Such a dim, and one that elements are picked along, has a class of no name (:data:`PICKED`), which nothing walks."""
     found: list[tuple[AxisClass, ...]] = []
+
+    def whole(name: str, dims: tuple[AxisClass, ...]) -> tuple[AxisClass, ...]:
+        line = lines.get(name)
+        if line is None or line.leading is not None:
+            return dims
+        left = iter(dims)
+        return tuple(next(left) if place is None else PICKED for place in line.places)
+
     pixels, positions = _in_a_row(program), _positions_in_a_row(program, classes)
     pixels |= {op.x for op in _of_planes(program)}
     for op in program.body.ops:
@@ -85,7 +94,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
                 found.append(classes.of_operand(op, number))  # windowed dims merge with nothing, see unmergeable
             elif isinstance(op, tt.Transpose | tt.Expand | tt.Map | tt.Convert | tt.Fold | tt.Cumulate | tt.AssociativeScan
                             | tt.KeySort | tt.Contract | tt.BitConvert):
-                found.append(classes.of_operand(op, number))
+                found.append(whole(operand.name, classes.of_operand(op, number)))
             elif isinstance(op, tt.Gather):
                 dims = classes.of_operand(op, number)
                 found.append(dims if number == 1 else (*dims[: op.axis], PICKED, *dims[op.axis + 1 :]))
@@ -97,7 +106,7 @@ def accesses(program: tt.TensorProgram, classes: Classes, placed: Mapping[str, P
         if (place := placed.get(name)) is not None:
             found += _unmoved(of_result(program, classes, number), place, positions)
         else:
-            found.append(() if isinstance(result, Arg) else classes.of(result))
+            found.append(() if isinstance(result, Arg) else whole(name, classes.of(result)))
     return found
 
 

@@ -71,7 +71,7 @@ class Request:
 
     def accesses(self) -> list[tuple[AxisClass, ...]]:
         """For every array that the stage loads or stores, the axes of its dims as that access sees them."""
-        return accesses(self.program, self.classes, self.placed)
+        return accesses(self.program, self.classes, self.placed, self.lines)
 
     def unmergeable(self, counted: bool = True) -> set[AxisClass]:
         """Axes that cannot be merged with their neighbours, with those along which coordinates are ``counted`` or without."""

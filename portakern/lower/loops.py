@@ -1,21 +1,31 @@
 """Loops over steps between the stages of a program.
 
 A loop takes its sequences and what it captures as arrays, and leaves its results in arrays: what comes before it is one
-program, what comes after it another.  A step whose lanes do not meet is *walked* by one kernel that carries tiles
-(:mod:`portakern.lower.recurrence`).  Any other one is *repeated*: its stages become kernels of their own, which run once a
-step; carries lie in two arrays each, one that the step reads and one that it writes, which change places after it.
+program, what comes after it another.  A step whose lanes do not meet, or only where a block holds them, is *walked* by one
+kernel that carries tiles (:mod:`portakern.lower.recurrence`).  Any other one is *repeated*: its stages become kernels of their
+own, which run once a step; carries lie in two arrays each, one that the step reads and one that it writes, which change places
+after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from portakern.ir.core import Arg, Op, Result, Yield
 from portakern.ir.size import Size
-from portakern.ir.tensor import Expand, Literal, Recur, TensorProgram
+from portakern.ir.tensor import Expand, Literal, Recur, Reshape, TensorProgram, TensorType, Transpose, tensor_type
 from portakern.lower.cuts import program_of, stored_for
 from portakern.lower.steps import is_walked, on_arguments
+from portakern.lower.uses import users_of
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """An array of type ``of`` whose elements along dim ``axis`` belong to a step each."""
+
+    of: TensorType
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Loop:
     reverse: bool
     walked: bool
     step: TensorProgram
-    sequences: Mapping[str, Op]
+    sequences: Mapping[str, Sequence]
     before: tuple[str, ...]
     after: tuple[str, ...]
     begins: Mapping[str, Op]
@@ -46,18 +56,22 @@ class Loop:
 Part = TensorProgram | Loop
 
 
-def parts(program: TensorProgram, fresh: Iterator[str]) -> list[Part]:
-    """``program`` cut at its loops, in order.  Arrays between the parts are named by ``fresh`` unless they are outputs."""
+def parts(program: TensorProgram, fresh: Iterator[str], holds: Callable[[Recur], bool]) -> list[Part]:
+    """``program`` cut at its loops, in order.  Arrays between the parts are named by ``fresh`` unless they are outputs.
+    ``holds`` says whether blocks can hold what meets in a loop."""
     loops = [op for op in program.body.ops if isinstance(op, Recur)]
-    return _Parts(program, loops, fresh).all() if loops else [program]
+    return _Parts(program, loops, fresh, holds).all() if loops else [program]
 
 
 class _Parts:
-    def __init__(self, program: TensorProgram, loops: list[Recur], fresh: Iterator[str]) -> None:
+    def __init__(self, program: TensorProgram, loops: list[Recur], fresh: Iterator[str], holds: Callable[[Recur], bool]
+                 ) -> None:  # fmt: skip
         self.program, self.loops, self.fresh = program, loops, fresh
-        self.walked = {loop for loop in loops if is_walked(loop)}
+        self.walked = {loop for loop in loops if is_walked(loop) or holds(loop)}
         self.level = _levels(program)
-        self.results = [op for op in program.body.ops if isinstance(op, Result)]
+        users = users_of(program)
+        self.landed = {op: self._lands(op, users[op]) for op in program.body.ops if isinstance(op, Result)}
+        self.results = list(self.landed.values())
         self.outputs = list(zip(program.results, program.outputs, strict=True))
         self.names = self._names()
         self.stored = stored_for(program, self._whole(), self.level)
@@ -75,7 +89,8 @@ class _Parts:
         found: list[Part] = []
         for n in range(1 + max(self.level.values())):
             wanted = [(op, name) for op, name in self.outputs if self.level.get(op, 0) == n and self._unstored(op, name)]
-            wanted += [(op, self.names[op]) for op in self.stored if self.level[op] == n and op not in self.program.results]
+            wanted += [(op, self.names[op]) for op in self.stored
+                       if self.level[op] == n and op not in self.program.results and op not in self.results]
             wanted += [(op, name) for (loop, op, _), name in self.own.items() if self.level[loop] == n]
             if wanted:
                 earlier = {op: self.names[op] for op in (*self.stored, *self.results) if self._is_there(op, n)}
@@ -100,19 +115,36 @@ class _Parts:
 
     def _whole(self) -> set[Op]:
         """Values that loops read as arrays."""
-        read = {o for loop in self.loops for o in (*loop.xs, *loop.captured)}
+        read = {self._lies(x, loop) for loop in self.loops for x in loop.xs}
+        read |= {c for loop in self.loops for c in loop.captured}
         read |= {c for loop in self.walked for c in loop.init if not _constant(c)}
-        return {o for o in read if not isinstance(o, Arg | Result)}
+        return {o for o in read if not isinstance(o, Arg | Result) and o not in self.results}
+
+    def _lies(self, x: Op, loop: Recur) -> Op:
+        """Where a sequence of ``loop`` lies in memory: one kernel walks an array along any of its dims, as it is."""
+        inside = dict(zip(loop.xs, loop.given[1], strict=True))[x]
+        if loop not in self.walked or not isinstance(x, Transpose) or not _keeps_others(x) or _is_reshaped(inside, loop):
+            return x
+        return x.x if isinstance(x.x, Arg) or x.x in self.results else x
+
+    def _lands(self, result: Result, users: list[Op]) -> Op:
+        """What is stored of ``result``: of what a walked loop shows, the view that everyone asks for who has its steps along
+        another dim."""
+        loop = result.source
+        if loop not in self.walked or result.index < len(loop.init):  # type: ignore[attr-defined]
+            return result
+        view = users[0] if len(users) == 1 else None
+        return view if isinstance(view, Transpose) and _puts_in(view) else result
 
     def _unstored(self, op: Op, name: str) -> bool:
         """Whether an output is not stored by the loop that makes it."""
-        return not isinstance(op, Result) or self.names[op] != name
+        return op not in self.results or self.names[op] != name
 
     def _is_there(self, op: Op, n: int) -> bool:
-        return self.level[op] < n or (self.level[op] == n and isinstance(op, Result))
+        return self.level[op] < n or (self.level[op] == n and op in self.results)
 
     def _loop(self, loop: Recur) -> Loop:
-        walked, mine = loop in self.walked, {r.index: r for r in self.results if r.source is loop}
+        walked, mine = loop in self.walked, {r.index: op for r, op in self.landed.items() if r.source is loop}  # type: ignore[attr-defined]
         carries, elements, captured = loop.given
         new, shown = loop.gives
         constants = {c for c in loop.init if walked and _constant(c)}
@@ -121,14 +153,17 @@ class _Parts:
         after = tuple(self.names[mine[n]] if walked and n in mine else next(self.fresh) for n in range(len(new)))
         args: dict[Op, Op] = {a: Arg(name, a.type) for a, name in zip(carries, before, strict=True)}
         shared: dict[object, Arg] = {}
-        for inside, outside in (*zip(elements, loop.xs, strict=True), *zip(captured, loop.captured, strict=True)):
+        lie = {x: self._lies(x, loop) for x in loop.xs}
+        for inside, outside in (*((e, lie[x]) for e, x in zip(elements, loop.xs, strict=True)),
+                                *zip(captured, loop.captured, strict=True)):  # fmt: skip
             own = self.own.get((loop, outside, -1)) if inside in captured else None
             name = own or self.names[outside]
             args[inside] = shared.setdefault((name, inside.type), Arg(name, inside.type))
         asked = [(v, mine[n]) for n, v in enumerate(shown, len(new)) if n in mine]
         outputs = (*after, *(self.names[r] for _, r in asked))
         step = on_arguments(self.program, args, [*new, *(v for v, _ in asked)], outputs, walked)
-        sequences = {self.names[o]: o for o in (*loop.xs, *(r for _, r in asked))}
+        sequences = {self.names[o]: Sequence(tensor_type(o), 0 if o is x else _to_front(x)) for x, o in lie.items()}
+        sequences |= {self.names[r]: Sequence(tensor_type(r), _from_front(r)) for _, r in asked}
         return Loop(
             loop.length, loop.reverse, walked, step, sequences, before, after,
             {name: c for name, c in zip(before, loop.init, strict=True) if c in constants},
@@ -147,3 +182,32 @@ def _levels(program: TensorProgram) -> dict[Op, int]:
 
 def _constant(op: Op) -> bool:
     return isinstance(op, Literal) or (isinstance(op, Expand) and isinstance(op.x, Literal))
+
+
+def _to_front(op: Op) -> int:
+    """Which dim of its operand a view has in front of the others."""
+    return op.order[0] if isinstance(op, Transpose) else 0
+
+
+def _from_front(op: Op) -> int:
+    """Where a view has the first dim of its operand."""
+    return op.order.index(0) if isinstance(op, Transpose) else 0
+
+
+def _keeps_others(view: Transpose) -> bool:
+    """Whether ``view`` puts one dim in front of the others, which stay in order."""
+    return list(view.order[1:]) == sorted(view.order[1:])
+
+
+def _puts_in(view: Transpose) -> bool:
+    """Whether ``view`` puts the first dim behind some of the others, which stay in order."""
+    rest = [d for d in view.order if d]
+    return rest == sorted(rest)
+
+
+def _is_reshaped(element: Op, loop: Recur) -> bool:
+    """Whether a step sees its ``element`` of a sequence in a shape of other sizes."""
+    def sizes(op: Op) -> list[Size]:
+        return [s for s in tensor_type(op).shape if s != 1]
+
+    return any(isinstance(op, Reshape) and op.x is element and sizes(op) != sizes(element) for op in loop.step.ops)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 
@@ -15,7 +15,7 @@ from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
 from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size, Sym, product, quotients
-from portakern.lower import regular, searches, steps
+from portakern.lower import held, regular, searches, steps
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
@@ -26,6 +26,7 @@ from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.grouped import lower_grouped
 from portakern.lower.halves import with_halves
+from portakern.lower.held import is_held, step_of
 from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
@@ -97,7 +98,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    stepped = canonicalise(program, steps.rules if picks else steps.rules + searches.rules + regular.rules)
+    loops = steps.rules + held.rules
+    stepped = canonicalise(program, loops if picks else loops + searches.rules + regular.rules)
     simplified = simplify(stepped, reach, picks, run, shares, step, columns, planes)
     if halves and (halved := with_halves(simplified, heads)) is not simplified:
         simplified = simplify(halved, reach, picks, run, shares, step, columns, planes)
@@ -170,7 +172,7 @@ class _Making:
     def planned(self, program: tt.TensorProgram, lines: Lines) -> list[Planned | Turns]:
         """The stages of ``program`` in order, and its loops."""
         found: list[Planned | Turns] = []
-        made = parts(program, self.fresh)
+        made = parts(program, self.fresh, self._holds)
         carries = frozenset(n for part in made if isinstance(part, Loop) and not part.walked for n in part.before)
         for part in made:
             if isinstance(part, Loop):
@@ -181,6 +183,14 @@ class _Making:
                 found += self._stages(each, lines, program.outputs)
         return found
 
+    def _holds(self, loop: tt.Recur) -> bool:
+        """Whether the backend has tiles in which blocks hold what meets in ``loop``."""
+        step = step_of(loop)
+        if step is None:
+            return False
+        request = Request(self.name, step, axis_classes(step, {}), self.choose, self.scalars, self.facts)
+        return is_held(request, len(loop.init))
+
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         names = self._names_in(lines)
         made = stages(program, names, self.fresh, shares=self.shares, picks=self.picks)
@@ -188,13 +198,13 @@ class _Making:
 
     def _names_in(self, lines: Lines) -> dict[str, tuple[str, ...]]:
         """What dims of arrays are called, of those in ``lines`` the dims that a step has."""
-        inside = {n: self.names[n][len(line.places) :] for n, line in lines.items() if n in self.names}
+        inside = {n: line.own(self.names[n]) for n, line in lines.items() if n in self.names}
         return {**self.names, **inside}
 
     def _loop(self, loop: Loop, lines: Lines, outputs: tuple[str, ...]) -> list[Planned | Turns]:
         line = self._line_name(loop, lines)
         place = self._place(loop, line)
-        inner = {**lines, **{n: _in_turn(lines.get(n), op, place) for n, op in loop.sequences.items()}}
+        inner = {**lines, **{n: lines.get(n, Line.whole(s.of)).at(s.axis, place) for n, s in loop.sequences.items()}}
         if loop.walked:
             stage = Stage(loop.step, "recurrence")
             return [Planned(stage, inner, outputs, loop, line)] if _work(stage) else []
@@ -221,7 +231,7 @@ class _Making:
     def _line_name(self, loop: Loop, lines: Lines) -> str:
         """What the steps are called: as the dim of a sequence, if nothing else is."""
         known = self._names_in(lines)
-        called = next((dims[0] for n in loop.sequences if (dims := known.get(n))), "step")
+        called = next((dims[s.axis] for n, s in loop.sequences.items() if (dims := known.get(n))), "step")
         line = next(n for n in chain([called], (f"{called}{i}" for i in count(2))) if n not in self.taken)
         self.taken.add(line)
         return line
@@ -295,7 +305,7 @@ class _Making:
                 self.pieces[place.array] = replace(place, of=lines[place.array].of) if place.array in lines else place
                 classes = axis_classes(stage.program, names)
                 axes = of_result(stage.program, classes, number)
-                self.names.setdefault(place.array, (*_steps(lines, place.array), *(c.name for c in axes)))
+                self.names.setdefault(place.array, _called(lines, place.array, [c.name for c in axes]))
                 continue
             of = lines[out].of if out in lines else tt.tensor_type(op)
             if item.loop is None or out not in item.loop.unasked:
@@ -304,7 +314,7 @@ class _Making:
             if out in self.names or (isinstance(op, Arg) and op.name not in names):
                 continue
             inside = names[op.name] if isinstance(op, Arg) else (c.name for c in axis_classes(stage.program, names).of(op))
-            called = (*_steps(lines, out), *inside)
+            called = _called(lines, out, inside)
             if len(called) == len(of.shape):  # a result is stored in the shape of what it reshapes
                 self.names[out] = called
 
@@ -315,9 +325,14 @@ class _Making:
         return [*(a for a in (*self.temporaries.values(), *pieces) if a.name not in outputs), *self.extra]
 
 
-def _steps(lines: Lines, array: str) -> tuple[str, ...]:
-    """Names for the dims of ``array`` that loops walk."""
-    return ("step",) * len(lines[array].places) if array in lines else ()
+def _called(lines: Lines, array: str, inside: Iterable[str]) -> tuple[str, ...]:
+    """Names for the dims of ``array``, of which a step knows those that are called as ``inside`` says; none where these are
+    not all."""
+    names = tuple(inside)
+    if array not in lines:
+        return names
+    places, left = lines[array].places, iter(names)
+    return tuple("step" if p is not None else next(left) for p in places) if places.count(None) == len(names) else ()
 
 
 def _leaves(plan: Plan) -> Iterator[Planned]:
@@ -326,11 +341,6 @@ def _leaves(plan: Plan) -> Iterator[Planned]:
             yield item
         else:
             yield from _leaves(item.plan)
-
-
-def _in_turn(outer: Line | None, op: Op, place: t.Index) -> Line:
-    """Where the element of ``op`` is that a step has, where ``op`` itself may be one of an outer loop."""
-    return Line(tt.tensor_type(op), (place,)) if outer is None else Line(outer.of, (*outer.places, place))
 
 
 FAMILIES: Mapping[str, Callable[[Request], Lowered]] = {

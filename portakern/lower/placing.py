@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TypeVar
 
 from portakern.ir.core import Op
 from portakern.ir.index import Index
 from portakern.ir.size import Size
 from portakern.ir.tensor import Assemble, TensorType, tensor_type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,30 @@ class Placed:
 
 @dataclass(frozen=True)
 class Line:
-    """An array of type ``of`` of which a step has one element along each of its first dims, that at ``places``; its program
-    knows of no others."""
+    """An array of type ``of`` of which a step has one element along some dims, that at ``places``; its program knows of the
+    others (``None``) alone."""
 
     of: TensorType
-    places: tuple[Index, ...]
+    places: tuple[Index | None, ...]
+
+    def own(self, dims: Sequence[T]) -> tuple[T, ...]:
+        """What ``dims`` says of the dims that the step knows of."""
+        return tuple(d for d, place in zip(dims, self.places, strict=True) if place is None)
+
+    @property
+    def leading(self) -> tuple[Index, ...] | None:
+        """The places, where the dims that the step knows of come after them, so that any view of these lies there."""
+        begin = tuple(takewhile(lambda p: p is not None, self.places))
+        return begin if not any(self.places[len(begin) :]) else None  # type: ignore[return-value]
+
+    def at(self, axis: int, place: Index) -> Line:
+        """One element more, along dim ``axis`` of those that were left."""
+        left = [d for d, p in enumerate(self.places) if p is None]
+        return replace(self, places=tuple(place if d == left[axis] else p for d, p in enumerate(self.places)))
+
+    @staticmethod
+    def whole(of: TensorType) -> Line:
+        return Line(of, (None,) * len(of.shape))
 
 
 def pieces_of(op: Assemble, array: str) -> Iterator[tuple[Op, str, Placed]]:

@@ -1,7 +1,8 @@
-"""The recurrence family: a step whose lanes do not meet, walked by one kernel that carries every lane from step to step.
+"""The recurrence family: steps that one kernel walks, which carries every lane from step to step.
 
-The lanes are cut up as elementwise work is; along the steps tiles are of one element, so that nothing is exchanged and nothing
-is stored between two steps but what a step shows.
+Lanes that never meet are cut up as elementwise work is.  Of those that meet along some axes (:mod:`portakern.lower.held`) a
+block has all along these.  Along the steps tiles are of one element, so that blocks exchange nothing, and nothing is stored
+between two steps but what a step shows.
 """
 
 from __future__ import annotations
@@ -9,31 +10,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Op
+from portakern.ir.schedule import LOWERED_OPTIONS, Nest
+from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
-from portakern.lower.kernel import Frame, Request, at_most, grid
+from portakern.lower.held import held_nest
+from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.loops import Loop
+from portakern.lower.rows import operand_coords, reduce_tile
 
 
 def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     """The kernel of a walked loop, in which the steps run along the axis ``line``."""
     program, count = request.program, len(loop.before)
-    domain, family = elementwise_domain(request)
-    live = 1 + sum(1 for a in program.args if tt.tensor_type(a).shape)
-    schedule = request.choose(request.nest(family, domain, live))
-    at_most(schedule, domain.runs, 2, "axes")
-    schedule = replace(schedule, tiles=(*schedule.tiles, (line, 1)))
-    frame = Frame(request, domain, [*grid(domain.runs, schedule), t.Axis(line, "loop", loop.length, 1)], schedule, "recurrence")
-    b, w, dims = frame.b, frame.w, frame.b.dims(*(r.name for r in domain.runs))
+    folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
+    domain, nest = held_nest(request, count) if folds else _nest(request)
+    schedule = request.choose(nest)
+    held, parallel = domain.role("reduced"), [r for r in domain.runs if r.role != "reduced"]
+    if cut := [r.name for r in held if not covered(r, schedule)]:
+        raise ScheduleError(f"the schedule {schedule} cuts up {', '.join(cut)}, along which a step reduces",
+                            hint="its tiles cover these axes: they are carried from step to step as a whole")  # fmt: skip
+    at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in held) else 2, "axes")
+    options = tuple((k, v) for k, v in schedule.options if k not in LOWERED_OPTIONS)
+    schedule = replace(schedule, tiles=(*schedule.tiles, (line, 1)), options=options)
+    axes = [*grid(parallel, schedule), *(along(r, schedule) for r in held), t.Axis(line, "loop", loop.length, 1)]
+    frame = Frame(request, domain, axes, schedule, "recurrence")
+    b, w = frame.b, frame.w
 
     def tile(op: Op, number: int) -> Op:
-        return b.fit(w.value(op, domain.coords(frame.classes_of(number))), dims)
+        mine = frame.classes_of(number)
+        dims = b.dims(*(r.name for r in domain.runs if not set(mine).isdisjoint(r.classes)))
+        return b.fit(w.value(op, domain.coords(mine)), dims)
 
     def body(carried: tuple[Op, ...]) -> Sequence[Op]:
         w.push()
         w.known.update(zip(loop.carries, carried, strict=True))
+        for fold in folds:
+            w.known[fold] = reduce_tile(frame, fold, w.value(fold.x, operand_coords(frame, fold)))
         new = [tile(program.results[n], n) for n in range(count)]
         for n in range(count, len(program.results)):
             frame.store(n)
@@ -48,3 +64,10 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
         if name not in loop.unasked:
             frame.store(n)
     return frame.finish()
+
+
+def _nest(request: Request) -> tuple[Domain, Nest]:
+    """The axes of lanes that never meet, cut up as elementwise work is."""
+    domain, family = elementwise_domain(request)
+    live = 1 + sum(1 for a in request.program.args if tt.tensor_type(a).shape)
+    return domain, request.nest(family, domain, live)

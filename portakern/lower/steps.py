@@ -65,12 +65,12 @@ VIEWS = (t.Literal, t.DimSize, t.Iota, t.Expand, t.Transpose, t.Slice)
 def is_walked(op: t.Recur) -> bool:
     """Whether no lane of a step's carries meets another one, so that each is carried where it is computed."""
     shapes = {tensor_type(c).shape for c in op.given[0]}
-    waiting = _waiting(op)
+    late = waiting(op)
     for inner in op.step.ops:
-        kinds = LANES if inner in waiting else (*LANES, *VIEWS)
-        if not isinstance(inner, (*kinds, Yield)) and not (inner not in waiting and _reshapes_an_array(inner)):
+        kinds = LANES if inner in late else (*LANES, *VIEWS)
+        if not isinstance(inner, (*kinds, Yield)) and not (inner not in late and _reshapes_an_array(inner)):
             return False
-    if len(shapes) != 1 or any(tensor_type(w).shape not in shapes for w in waiting if not isinstance(w, Yield)):
+    if len(shapes) != 1 or any(tensor_type(w).shape not in shapes for w in late if not isinstance(w, Yield)):
         return False
     results = (*op.gives[0], *op.gives[1])
     made = on_arguments(t.TensorProgram("step", op.step, ()), {a: a for a in op.step.args}, results, ("",) * len(results), True)
@@ -142,12 +142,12 @@ def _moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:
 
 @rules.on(t.Recur)
 def sequences_at_once(op: t.Recur) -> Op | None:
-    waiting = _waiting(op)
+    late = waiting(op)
     heavy: set[Op] = set()
     for inner in op.step.ops:
-        if inner not in waiting and (isinstance(inner, HEAVY) or any(o in heavy for o in inner.operands)):
+        if inner not in late and (isinstance(inner, HEAVY) or any(o in heavy for o in inner.operands)):
             heavy.add(inner)
-    needed = {o for inner in op.step.ops if inner in waiting or isinstance(inner, Yield) for o in inner.operands}
+    needed = {o for inner in op.step.ops if inner in late or isinstance(inner, Yield) for o in inner.operands}
     found = [_seen(o) for o in dict.fromkeys(o for inner in op.step.ops for o in inner.operands) if o in needed & heavy]
     writer = _AtOnce(op)
     made = {o: value for o in dict.fromkeys(found) if (value := writer.of_all(o)) is not None}
@@ -160,16 +160,16 @@ def shown_at_once(op: Result) -> Op | None:
     if not isinstance(loop := op.source, t.Recur) or op.index < len(loop.init):
         return None
     value = yielded(loop.step)[op.index]
-    return None if value in _waiting(loop) else _AtOnce(loop).of_all(value)
+    return None if value in waiting(loop) else _AtOnce(loop).of_all(value)
 
 
-def _waiting(op: t.Recur) -> set[Op]:
+def waiting(op: t.Recur) -> set[Op]:
     """The values of a step that depend on its carries."""
-    waiting: set[Op] = set(op.given[0])
+    late: set[Op] = set(op.given[0])
     for inner in op.step.ops:
-        if any(o in waiting for o in inner.operands):
-            waiting.add(inner)
-    return waiting
+        if any(o in late for o in inner.operands):
+            late.add(inner)
+    return late
 
 
 def _seen(op: Op) -> Op:

@@ -231,7 +231,14 @@ class TileWriter:
     def _in_line(self, name: str, shape: tuple[Size, ...], coords: Coordinates) -> tuple[tuple[Size, ...], Coordinates]:
         """``shape`` and ``coords`` in the whole of an array that the stage has one element of."""
         line = self.lines.get(name)
-        return (shape, coords) if line is None else ((*line.of.shape[: len(line.places)], *shape), (*line.places, *coords))
+        if line is None:
+            return shape, coords
+        if (begin := line.leading) is not None:
+            return (*line.of.shape[: len(begin)], *shape), (*begin, *coords)
+        as_is = shape == line.own(line.of.shape)
+        left = iter(c for size, c in zip(shape, coords, strict=True) if as_is or size != 1)
+        each = zip(line.places, line.of.shape, strict=True)
+        return line.of.shape, tuple(p if p is not None else next(left) if as_is or size != 1 else ZERO for p, size in each)
 
     def _load_picked(self, name: str, view: tuple[Size, ...], indices: tuple[t.Index, ...], picked: Sequence[Picked]) -> Op:
         """The elements of ``name`` that the tiles ``picked`` say, in dims as the indices and these tiles have them."""

@@ -132,3 +132,101 @@ def begun_in_pieces(x: T["N", "N"], outer: int = 2):
 
     once = pk.scan(inner, pk.pad(x, [(0, 1), (0, 1)], 2.0), length=3)[0]
     return once, pk.scan(step, x, length=outer)[0]
+
+
+@pk.operator
+def across(x: T["B", "T", "D"], a: T["B", "D", "T"], reverse: bool = False):
+    """Steps along the second axis of one array and the last of another, shown along the second."""
+    def step(h, xs):
+        x_t, a_t = xs
+        h = pk.tanh(a_t * h + x_t)
+        return h, (h, h * h)
+
+    start = pk.zeros((x.shape[0], x.shape[2]), x.dtype)
+    last, (shown, squares) = pk.scan(step, start, (x, pk.swapaxes(a, 1, 2)), axis=1, reverse=reverse)
+    return shown, last, squares + 1.0
+
+
+@pk.operator
+def shown_twice(x: T["B", "T", "D"]):
+    """What is shown is asked for with its steps along two dims."""
+    def step(h, x_t):
+        h = h * 0.5 + x_t
+        return h, h
+
+    _, shown = pk.scan(step, pk.zeros((x.shape[0], x.shape[2]), x.dtype), x, axis=1)
+    return shown, pk.permute(shown, 1, 2, 0) * 2.0
+
+
+@pk.operator
+def selective(x: T["B", "T", "D"], dt: T["B", "T", "D"], a: T["D", "S"], b: T["B", "T", "S"], c: T["B", "T", "S"]):
+    """A state-space model: each lane has a state of S numbers, of which a step shows a weighed sum."""
+    def step(h, xs):
+        x_t, dt_t, b_t, c_t = xs
+        h = pk.exp(-dt_t[:, :, None] * pk.abs(a)) * h + (dt_t * x_t)[:, :, None] * b_t[:, None, :]
+        return h, pk.sum(h * c_t[:, None, :], axis=-1)
+
+    last, shown = pk.scan(step, pk.zeros((*x.shape[::2], a.shape[1]), x.dtype), (x, pk.abs(dt), b, c), axis=1)
+    return shown, last
+
+
+@pk.operator
+def delta(q: T["H", "T", "K"], k: T["H", "T", "K"], v: T["H", "T", "V"], s0: T["H", "V", "K"]):
+    """The delta rule: what the state has for a key is read by a product before something else is written there."""
+    def step(s, xs):
+        q_t, k_t, v_t = xs
+        s = s + (v_t - pk.einsum("hvk,hk->hv", s, k_t))[:, :, None] * (k_t * 0.3)[:, None, :]
+        return s, pk.einsum("hvk,hk->hv", s, q_t)
+
+    last, shown = pk.scan(step, s0, (q, k, v), axis=1)
+    return shown, last
+
+
+@pk.operator
+def turned_state(k: T["T", "K"], v: T["T", "V"], s0: T["K", "V"]):
+    """The state has what is reduced in front."""
+    def step(s, xs):
+        k_t, v_t = xs
+        s = s * 0.9 + k_t[:, None] * v_t
+        return s, k_t @ s
+
+    return pk.scan(step, s0, (k, v))
+
+
+@pk.operator
+def normed(x: T["T", "B", "N"]):
+    """A state of unit length, and its largest element."""
+    def step(h, x_t):
+        h = h * 0.5 + x_t
+        h = h * pk.rsqrt(pk.sum(h * h, axis=-1, keepdims=True) + 1e-3)
+        return h, pk.max(h, axis=-1)
+
+    return pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)
+
+
+@pk.operator
+def weighed(s: T["T", "B"], v: T["T", "B", "N"]):
+    """Running softmax weights: two carries have a number a row, and none of the axis that the third one is reduced along."""
+    def step(carry, xs):
+        top, total, mixed = carry
+        s_t, v_t = xs
+        new = pk.maximum(top, s_t)
+        old, part = pk.exp(top - new), pk.exp(s_t - new)
+        mixed = mixed * old[:, None] + part[:, None] * v_t
+        total = total * old + part
+        return (new, total, mixed), pk.sum(mixed, axis=-1) / total
+
+    begin = (pk.full(s.shape[1:], -100.0), pk.zeros(s.shape[1:]), pk.zeros(v.shape[1:]))
+    (_, _, last), shown = pk.scan(step, begin, (s, v))
+    return last, shown
+
+
+@pk.operator
+def of_itself(x: T["T", "B", "N"]):
+    """A state that meets itself along two axes: what a block would have to hold is no row."""
+    def step(h, x_t):
+        both = h[:, :, None] * h[:, None, :]
+        h = pk.tanh(pk.sum(both, axis=-1) + x_t)
+        return h, pk.sum(h, axis=-1)
+
+    return pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)

@@ -59,6 +59,15 @@ CASES = [
     (ops.shifted, dict(T=5, N=7), {}),
     (ops.begun_in_pieces, dict(N=3), {}),
     (ops.running_softmax, dict(T=4, B=3, N=11), {}),
+    (ops.across, dict(B=3, T=5, D=11), {}),
+    (ops.across, dict(B=3, T=5, D=11), dict(reverse=True)),
+    (ops.shown_twice, dict(B=3, T=5, D=11), {}),
+    (ops.selective, dict(B=2, T=5, D=11, S=3), {}),
+    (ops.delta, dict(H=2, T=5, K=7, V=11), {}),
+    (ops.turned_state, dict(T=5, K=7, V=11), {}),
+    (ops.normed, dict(T=5, B=3, N=11), {}),
+    (ops.weighed, dict(T=5, B=3, N=11), {}),
+    (ops.of_itself, dict(T=4, B=3, N=5), {}),
 ]
 
 
@@ -92,6 +101,34 @@ def test_a_walked_loop_is_one_kernel_that_carries_tiles() -> None:
     inside = [op.mnemonic() for op in loop.body.ops]
     assert inside.count("load") == inside.count("store") == 1  # of the sequence, and what is shown
     assert "sigmoid" not in {getattr(op, "fn", "") for op in loop.body.ops}  # which is the same in every step
+
+
+def test_steps_along_any_dim_are_read_and_written_where_they_lie() -> None:
+    made = kernels(ops.across, dict(B=3, T=512, D=10), reverse=True)
+    assert [k.family for k in made.kernels] == ["recurrence", "elementwise"]  # which adds one
+    assert [a.name for a in made.arrays if a.role == "temporary"] == ["t0"]
+
+
+@pytest.mark.parametrize(("operator", "dims"), [
+    (ops.selective, dict(B=2, T=512, D=11, S=3)), (ops.delta, dict(H=2, T=512, K=7, V=11)),
+    (ops.turned_state, dict(T=512, K=7, V=11)), (ops.normed, dict(T=512, B=3, N=11)), (ops.weighed, dict(T=512, B=3, N=11)),
+], ids=lambda x: getattr(x, "name", None))  # fmt: skip
+def test_a_loop_whose_lanes_meet_where_a_block_holds_them_is_one_kernel(operator: Operator, dims: dict[str, int]) -> None:
+    made = kernels(operator, dims)
+    assert made.kernels[-1].family == "recurrence" and not made.repeats
+    assert all(k.family == "elementwise" for k in made.kernels[:-1])  # magnitudes of a sequence
+    (loop,) = (op for op in made.kernels[-1].body.ops if isinstance(op, t.For))
+    assert any(isinstance(op, t.Reduce) for op in loop.body.ops) and not any(isinstance(op, t.Dot) for op in loop.body.ops)
+
+
+def test_what_no_block_can_hold_is_repeated() -> None:
+    """A state that meets itself, an axis without a size, and tiles that are too small for what is reduced."""
+    assert len(kernels(ops.of_itself, dict(T=512, B=3, N=5)).repeats) == 1
+    assert len(kernels(ops.normed, dict(T=512, B=3)).repeats) == 1
+    program = ops.normed.program(dict(T=512, B=3, N=11), {}, "f32")
+    small = lower(program, lambda nest: Schedule(tuple((a.name, 4 if a.role == "reduced" else 1) for a in nest.axes)))
+    assert len(small.repeats) == 1
+    agrees(ops.normed, dict(T=4, B=3, N=11), ("N",))
 
 
 def test_what_the_input_contributes_is_one_product_before_the_loop() -> None:
