@@ -681,6 +681,8 @@ class Language:
     columns, a head to a block, so that a rotation of heads is the end of their product.  ``units``: whether its products
     of a dtype of 16 bits keep up with memory for a single row too, so that those of a vector are no sums of rows.
     ``multiplies``: whether it has products of matrices of these integers, summed in those; where not, they are sums of rows.
+    ``joins``: whether two neighbouring dims of an array may be seen as one, by their sizes and how many dims lie inside of
+    them.  Where memory has the last two dims in tiles, that may be another array, which something must make.
     ``partial``: it does not have every operation; of another language a rule that is missing is a fault.
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
@@ -728,6 +730,7 @@ class Language:
     halves_of_heads: bool = False
     units: Callable[[Device, str], bool] = lambda device, dtype: True
     multiplies: Callable[[Device, str, str], bool] = lambda device, dtype, summed: True
+    joins: Callable[[Size, Size, int], bool] = lambda outer, inner, inside: True
     partial: bool = False
     shares_process: bool = False
     preload: tuple[str, ...] = ()

@@ -172,14 +172,15 @@ def _whole_rows(nest: Nest, device: Device, reduced: NestAxis, rows: NestAxis | 
         if warps < 4:
             warps = 4
             if rows is not None:
-                tiles[rows.name] = _rows_per_block(device, rows, max(warps, warps * 32 * per_thread // cols))
+                tiles[rows.name] = _rows_per_block(nest, device, rows, max(warps, warps * 32 * per_thread // cols))
         yield schedule(nest, tiles, warps)
 
 
-def _rows_per_block(device: Device, rows: NestAxis, wanted: int) -> int:
+def _rows_per_block(nest: Nest, device: Device, rows: NestAxis, wanted: int) -> int:
     """As many as wanted (a power of two, at most 64), fewer where the device's units would not all get a block."""
     tile = fitted(rows, min(64, power_of_two(wanted)))
-    units = device.count("units", 128)
+    beside = math.prod(steps(a, 1) or 1 for a in nest.role("parallel") if a is not rows)
+    units = -(-device.count("units", 128) // max(1, beside))
     while tile > 1 and (steps(rows, tile) or units) < units:
         tile //= 2
     return tile

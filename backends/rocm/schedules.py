@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -65,11 +66,19 @@ def _elementwise(nest: Nest, device: Device) -> Iterator[Schedule]:
     per_thread = 8 if dtype(nest.io_dtype).bytes <= 2 else 4
     axes = list(nest.role("parallel"))
     inner, outer = axes[-1], axes[-2:-1]
+    if nest.steps != 1 and _are_few(axes, 256 * per_thread * product_of(device).count("units")):
+        last = _fit(inner, wave)  # steps wait for each other, so that many waves with little work are done first
+        yield Schedule(_tiles(nest, **{inner.name: last, **{a.name: _fit(a, wave // last) for a in outer}}), warps=1)
     for warps, factor in ((256 // wave, 1), (256 // wave, 2), (512 // wave, 1), (128 // wave, 1), (64 // wave, 1)):
         count = warps * wave * per_thread * factor
         last = _fit(inner, count)
         chosen = {inner.name: last, **{a.name: _fit(a, count // last) for a in outer if last < count}}
         yield Schedule(_tiles(nest, **chosen), warps=warps)
+
+
+def _are_few(axes: Sequence[NestAxis], most: int) -> bool:
+    """Whether the elements along ``axes`` are known to be fewer than ``most``."""
+    return all(isinstance(a.extent, int) for a in axes) and prod(int(a.extent) for a in axes) < most  # type: ignore[arg-type]
 
 
 def _transpose(nest: Nest, device: Device) -> Iterator[Schedule]:

@@ -20,7 +20,7 @@ from .foreign.adopt import CONVENTION, adopt
 from .foreign.inspected import inspected
 from .interpret.simulator import PallasInterpreter
 from .run.runtime import TpuRuntime
-from .schedule.families import OPTIONS, SORTED, schedules
+from .schedule.families import OPTIONS, SORTED, joins, schedules
 from .spoken import WORDS
 from .text.emitter import PallasEmitter
 
@@ -50,6 +50,7 @@ pallas = Language(
     partial=True,
     multiplies=lambda device, dtype, summed: bool(device.matrix_for(dtype)),
     least_step=128,
+    joins=joins,
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs
     strided=False,  # jax's arrays have no strides

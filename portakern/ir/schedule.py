@@ -75,7 +75,8 @@ class NestAxis:
     """``contiguous``: neighbouring coordinates are neighbours in memory, in the main input and output.  ``window``:
     ``positions`` of windows that are taken of an array, or ``taps``, the way inside them.  ``picks``: indices run along it, by
     which elements of another array are picked.  ``slides``: windows at its positions overlap, and ``slide`` of them (a
-    divisor of the extent) may be walked at once.  ``own``: taps of windows that do not overlap."""
+    divisor of the extent) may be walked at once.  ``own``: taps of windows that do not overlap.  ``stacked``: lines along the
+    contiguous axis lie below each other along this one, in every array that has both."""
 
     name: str
     role: str
@@ -85,6 +86,7 @@ class NestAxis:
     picks: bool = False
     slides: bool = False
     own: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,9 @@ class Nest:
     ``across``: those of its right operand are columns; ``products`` how many products with one operand in common a walk makes;
     ``mapped`` the axis along which results that are computed of products are summed, so that no product itself is in parts;
     ``uneven``: walks along attention's keys end where numbers in arrays say, such as the lengths of sequences; ``bounded``: not
-    all rows see all keys; ``joins`` how many parts of walks along keys the nest joins; ``again``: what is reduced along rows is
-    used along them once more, so that rows that a block holds as a whole are read once.
+    all rows see all keys; ``joins`` how many parts of walks along keys the nest joins; ``steps`` how many of a loop follow each
+    other in which a block keeps its tiles; ``again``: what is reduced along rows is used along them once more, so that rows
+    that a block holds as a whole are read once.
     """
 
     family: str
@@ -121,6 +124,7 @@ class Nest:
     uneven: bool = False
     bounded: bool = False
     joins: int = 0
+    steps: Size = 1
     again: bool = True
 
     def __post_init__(self) -> None:

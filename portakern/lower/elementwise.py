@@ -31,7 +31,7 @@ def elementwise_domain(request: Request) -> tuple[Domain, str]:
     # Arrays contiguous along another axis than the output, and none that agrees with it: a transpose in the tile.
     big = [dims for dims in seen if set(real(dims)) == set(order)]
     source = next((real(d)[-1] for d in big if real(d) and real(d)[-1] is not target), None)
-    apart = request.unmergeable()
+    apart = request.unmergeable() | request.lying_apart()
     if source is not None and sources:
         pair = {source, target}
         runs = merge(order, "parallel", seen, apart | pair)  # type: ignore[arg-type, operator]

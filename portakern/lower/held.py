@@ -13,6 +13,7 @@ from portakern.ir import tensor as tt
 from portakern.ir.core import Arg, Op, Yield
 from portakern.ir.rewrite import Rules
 from portakern.ir.schedule import Nest
+from portakern.ir.size import Size
 from portakern.lower.classes import AxisClass, Classes, axis_classes, meeting_themselves
 from portakern.lower.domain import Domain, merge, of_result, real
 from portakern.lower.kernel import NoSchedule, Request, covered
@@ -115,11 +116,11 @@ def held_nest(request: Request, carries: int) -> tuple[Domain, Nest]:
     return domain, replace(nest, again=True)
 
 
-def is_held(request: Request, carries: int) -> bool:
-    """Whether the backend has tiles in which a block holds what meets."""
+def is_held(request: Request, carries: int, length: Size) -> bool:
+    """Whether the backend has tiles in which a block holds what meets in a loop of so many steps."""
     domain, nest = held_nest(request, carries)
     try:
-        schedule = request.choose(nest)
+        schedule = request.choose(replace(nest, steps=length))
     except NoSchedule:
         return False
     return len(domain.role("reduced")) == 1 and all(covered(r, schedule) for r in domain.role("reduced"))

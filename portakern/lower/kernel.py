@@ -12,10 +12,22 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
 from portakern.ir.program import Array, ArrayFacts
 from portakern.ir.schedule import Nest, Schedule
+from portakern.ir.size import Size
 from portakern.ir.tile import Axis, Kernel, verify_kernel
 from portakern.lower.classes import AxisClass, Classes
 from portakern.lower.cleanup import clean
-from portakern.lower.domain import ArrayType, Domain, Run, accesses, array_types, of_result, own_taps, unmergeable, windows_of
+from portakern.lower.domain import (
+    ArrayType,
+    Domain,
+    Run,
+    accesses,
+    array_types,
+    of_result,
+    own_taps,
+    real,
+    unmergeable,
+    windows_of,
+)
 from portakern.lower.placing import Line, Placed
 from portakern.lower.tiles import Arrays, TileWriter, wide
 
@@ -25,6 +37,11 @@ class NoSchedule(ScheduleError):
 
 
 Choose = Callable[[Nest], Schedule]
+Joins = Callable[[Size, Size, int], bool]
+
+
+def always(*_: object) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,7 @@ class Request:
     ``unrounded`` has the dtypes of arrays between kernels that hold values as they were computed: a row's maximum that is
     rounded on its way would not be what the row's elements, computed once more, are compared with.  ``placed`` says which
     outputs are pieces of arrays, ``lines`` which arrays the program has one element of, along a dim of which it does not know.
+    ``joins`` says whether two neighbouring dims of an array may be seen as one (:class:`portakern.backend.Language`).
     """
 
     name: str
@@ -45,6 +63,7 @@ class Request:
     unrounded: Mapping[str, str] = field(default_factory=dict)
     placed: Mapping[str, Placed] = field(default_factory=dict)
     lines: Mapping[str, Line] = field(default_factory=dict)
+    joins: Joins = always
 
     def nest(self, family: str, domain: Domain, live: int, dots: str = "", passes: int = 1, scores: str = "",
              slides: AxisClass | None = None, precision: str = "ieee") -> Nest:  # fmt: skip
@@ -52,12 +71,20 @@ class Request:
         picking = {c for op in self.program.body.ops if isinstance(op, tt.Gather) for c in self.classes.of_operand(op, 1)}
         marks = windows_of(self.program, self.classes), own_taps(self.program, self.classes)
         runs = zip(domain.nest_axes(*marks), domain.runs, strict=True)
-        axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes) for a, r in runs)
+        stacked = self._stacked(domain)
+        axes = tuple(replace(a, picks=not picking.isdisjoint(r.classes), slides=slides in r.classes,
+                             stacked=stacked in r.classes) for a, r in runs)
         results = zip(self.program.outputs, self.program.results, strict=True)
         stored = _wider(self.unrounded.get(name, tt.tensor_type(r).dtype) for name, r in results)
         work = sum(isinstance(op, tt.Map | tt.Convert | tt.Gather | tt.RandomBits) for op in self.program.body.ops)
         return Nest(family, axes, *widest, live=live, dots=dots, passes=passes, scores=scores, stored=stored, work=work,
                     precision=precision)  # fmt: skip
+
+    def _stacked(self, domain: Domain) -> AxisClass | None:
+        """The axis before the contiguous one in every array that has both."""
+        seen = (real(dims) for dims in self.accesses())
+        before = {dims[-2] for dims in seen if len(dims) > 1 and dims[-1] is domain.contiguous}
+        return before.pop() if len(before) == 1 else None
 
     def _widest(self, domain: Domain) -> tuple[str, str]:
         """The widest dtype of arrays loaded and stored, and the widest dtype computed in.  Indices count where they lie side
@@ -76,6 +103,14 @@ class Request:
     def unmergeable(self, counted: bool = True) -> set[AxisClass]:
         """Axes that cannot be merged with their neighbours, with those along which coordinates are ``counted`` or without."""
         return unmergeable(self.program, self.classes, self.facts, self.placed, counted)
+
+    def lying_apart(self) -> set[AxisClass]:
+        """Axes that are not to be merged with those before them, since an array lies otherwise in memory then."""
+        found: set[AxisClass] = set()
+        for dims in map(real, self.accesses()):
+            neighbours = zip(dims, dims[1:], reversed(range(len(dims) - 1)), strict=False)
+            found |= {inner for outer, inner, inside in neighbours if not self.joins(outer.extent, inner.extent, inside)}
+        return found
 
     def array_types(self) -> dict[str, ArrayType]:
         found = array_types(self.program, self.scalars, self.facts, self.placed, self.lines)

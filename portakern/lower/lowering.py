@@ -27,7 +27,7 @@ from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.grouped import lower_grouped
 from portakern.lower.halves import with_halves
 from portakern.lower.held import is_held, step_of
-from portakern.lower.kernel import Choose, Lowered, NoSchedule, Request
+from portakern.lower.kernel import Choose, Joins, Lowered, NoSchedule, Request, always
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
 from portakern.lower.recurrence import lower_recurrence
@@ -37,7 +37,7 @@ from portakern.lower.segments import lower_segments
 from portakern.lower.simplify import simplify
 from portakern.lower.sort import lower_sort
 from portakern.lower.split import Stage, stages
-from portakern.lower.thin import Multiplies, Units, always, as_rows, without_products
+from portakern.lower.thin import Multiplies, Units, as_rows, without_products
 from portakern.lower.tiles import wide
 
 LOWERED = (tt.Literal, tt.DimSize, tt.Iota, tt.Map, tt.Convert, tt.BitConvert, tt.Expand, tt.Reshape, tt.Transpose,
@@ -81,7 +81,8 @@ def _said(missing: Missing) -> str:
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
-          units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always) -> Program:
+          units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always,
+          joins: Joins = always) -> Program:  # fmt: skip
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -92,7 +93,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
     as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` of which
     dtypes loads may take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype are
-    summed in another: those of others are sums of rows.
+    summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as one,
+    by their sizes and how many dims lie inside of them.
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -111,7 +113,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units, joins)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -152,8 +154,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool, picks: bool, units: Units) -> None:  # fmt: skip
-        self.shares, self.picks, self.units = shares, picks, units
+                 taken: set[str], shares: bool, picks: bool, units: Units, joins: Joins) -> None:  # fmt: skip
+        self.shares, self.picks, self.units, self.joins = shares, picks, units, joins
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -188,8 +190,8 @@ class _Making:
         step = step_of(loop)
         if step is None:
             return False
-        request = Request(self.name, step, axis_classes(step, {}), self.choose, self.scalars, self.facts)
-        return is_held(request, len(loop.init))
+        request = Request(self.name, step, axis_classes(step, {}), self.choose, self.scalars, self.facts, joins=self.joins)
+        return is_held(request, len(loop.init), loop.length)
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         names = self._names_in(lines)
@@ -290,7 +292,7 @@ class _Making:
             raise LoweringError(f"{met[0].mnemonic()} in {name} meets one value along two dims, which one kernel takes for one",
                                 where=str(met[0].loc or ""), hint="make one of the two uses an operator of its own")
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
-                          stage.placed, item.lines)  # fmt: skip
+                          stage.placed, item.lines, self.joins)  # fmt: skip
         if item.loop is not None:
             return Lowered((lower_recurrence(request, item.loop, item.line),))
         if stage.family == "attention":

@@ -28,7 +28,7 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     program, count = request.program, len(loop.before)
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
     domain, nest = held_nest(request, count) if folds else _nest(request)
-    schedule = request.choose(nest)
+    schedule = request.choose(replace(nest, steps=loop.length))
     held, parallel = domain.role("reduced"), [r for r in domain.runs if r.role != "reduced"]
     if cut := [r.name for r in held if not covered(r, schedule)]:
         raise ScheduleError(f"the schedule {schedule} cuts up {', '.join(cut)}, along which a step reduces",

@@ -79,7 +79,7 @@ def _domain(request: Request, folds: Sequence[tt.Fold]) -> Domain:
     parallel = [c for c in dict.fromkeys([*operand, *stored]) if c not in over]
     reduced = [c for c in operand if c in over]
     seen, apart = request.accesses(), request.unmergeable()
-    runs = [*merge(parallel, "parallel", seen, apart), *merge(reduced, "reduced", seen, apart)]
+    runs = [*merge(parallel, "parallel", seen, apart | request.lying_apart()), *merge(reduced, "reduced", seen, apart)]
     inner = [*innermost(d for d in seen if len(real(d)) > 1), *innermost(seen)]
     contiguous = inner[0] if inner else None
     return Domain(runs, contiguous)

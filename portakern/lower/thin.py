@@ -18,16 +18,13 @@ from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
 from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, TensorProgram, Transpose, Windows, tensor_type
 from portakern.lower.classes import unshared
+from portakern.lower.kernel import always
 from portakern.lower.split import Stage
 
 rules = Rules()
 
 Units = Callable[[str], bool]
 Multiplies = Callable[[str, str], bool]
-
-
-def always(*_: str) -> bool:
-    return True
 
 
 def as_rows(stage: Stage, names: Mapping[str, tuple[str, ...]], units: Units = always) -> Stage:

@@ -39,7 +39,7 @@ def _schedule(nest: Nest, tiles: Mapping[str, int]) -> Schedule:
 
 def _work(nest: Nest) -> int:
     """Element operations of the nest, open extents counted as 64."""
-    total = 1
+    total = nest.steps if isinstance(nest.steps, int) else 64
     for axis in nest.axes:
         if not (nest.family in ("attention", "chain") and axis.role == "d"):
             total *= axis.extent if isinstance(axis.extent, int) else 64
