@@ -41,10 +41,10 @@ _TYPICAL = (1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 every shape.  Whole lines of lanes, where a reshape that joins dims moves nothing: with 1000 columns libtpu takes over 100 s to
 compile such a copy, and to write out what it made of it, with 1024 it takes 3 s."""
 
-_MOST = 1 << 24
-"""Elements of an array compiled for, its padding among them.  A device holds a few such also where their dims come in another
-order in between, and two elements take a line of 128."""
-
+_MOST = 1 << 20
+"""Elements of an array compiled for, its padding among them.  XLA has straight code for a copy of lines that are no whole tiles
+(1024 x 60 x 62 as 61440 x 62, bf16, v6e: 31 s to compile), so that a normalised row with open rows was not compiled in 280 s
+for 1024 of them, in 108 s for 256, in 16 s for 128, with what libtpu writes out of it."""
 
 _MOST_PASSED = 1 << 28
 """The same of what a kernel is passed, an array padded for a large last block, say; a quarter where a line has one element:
