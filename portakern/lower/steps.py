@@ -53,6 +53,21 @@ def inlined(op: Op, new: dict[Op, Op]) -> Op:
     return new[op]
 
 
+@rules.on(t.Recur)
+def given_once(op: t.Recur) -> Op | None:
+    """A step takes every array once: what were several values when it was traced may be one by now."""
+    carries, elements, captured = op.given
+    first: dict[tuple[bool, Op], Op] = {}
+    new: dict[Op, Op] = {c: c for c in carries}
+    for sequence, args, given in ((True, elements, op.xs), (False, captured, op.captured)):
+        new |= {arg: first.setdefault((sequence, x), arg) for arg, x in zip(args, given, strict=True)}
+    args = tuple(dict.fromkeys(new.values()))
+    if len(args) == len(new):
+        return None
+    xs, same = (tuple(x for which, x in first if which == sequence) for sequence in (True, False))
+    return replace(op, xs=xs, captured=same, step=Block(args, tuple(inlined(o, new) for o in op.step.ops)))
+
+
 # ---- which loops one kernel walks ------------------------------------------------------------------------------------------
 
 LANES = (t.Map, t.Convert, t.BitConvert)

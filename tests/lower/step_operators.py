@@ -230,3 +230,14 @@ def of_itself(x: T["T", "B", "N"]):
         return h, pk.sum(h, axis=-1)
 
     return pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)
+
+
+@pk.operator
+def of_one_array(x: T["T", "B", "N"], y: T["N"]):
+    """Views of one array, each made anew in the step, and a sequence that is given twice."""
+    def step(h, xs):
+        one, other = xs
+        h = h * 0.5 + pk.tanh(one)[..., None] * pk.expand_dims(y, 0)
+        return h, pk.sum(h * pk.expand_dims(y, 0) + other[..., None] * pk.expand_dims(y, 0), axis=-1)
+
+    return pk.scan(step, pk.zeros((*x.shape[1:], y.shape[0])), (x, x))

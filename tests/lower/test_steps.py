@@ -68,6 +68,7 @@ CASES = [
     (ops.normed, dict(T=5, B=3, N=11), {}),
     (ops.weighed, dict(T=5, B=3, N=11), {}),
     (ops.of_itself, dict(T=4, B=3, N=5), {}),
+    (ops.of_one_array, dict(T=4, B=3, N=5), {}),
 ]
 
 

@@ -60,7 +60,10 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     scale = LARGE if chance(draw, weights.get("large", 1.0)) else 1
     ops = _ops(outputs)
     needs = [*(n for v in kept for n in scope.needs.get(v.number, ())), *there_are(ops)]
-    sizes = choose(draw, [*dims], Budget.of(ops), needs, scale, weights)
+    budget = Budget.of(ops)
+    sizes = choose(draw, [*dims], budget, needs, scale, weights)
+    if not budget.allows(sizes, scale):  # the least that its needs leave: a line that is longer than what a tile sorts, say
+        scale = LARGE
     # An open dim is read off an array: one that is only a factor of others cannot be.
     plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
     wished = {str(size) for size in scope.open}

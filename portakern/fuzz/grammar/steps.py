@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from portakern.fuzz.grammar.draws import chance, pick
 from portakern.fuzz.grammar.products import right_of
 from portakern.fuzz.grammar.ranges import UNIT, Range
@@ -18,33 +20,67 @@ MOST = (3, 2, 4, 1)
 """How many steps there are: every one is a launch of its own, which simulators take long for."""
 
 
-def _line(s: FuzzScope) -> tuple[Var, str, int]:
-    """A sequence of a few steps, and as text."""
+@dataclass(frozen=True)
+class Line:
+    """A sequence of a few steps along an axis of ``x``."""
+
+    x: Var
+    steps: int
+    axis: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.x}[{':, ' * self.axis}:{self.steps}]"
+
+    @property
+    def first(self) -> str:
+        return f"{self.x}[{':, ' * self.axis}0]"
+
+    @property
+    def needs(self) -> list[Need]:
+        return [Need(self.x.shape[self.axis], self.steps)]
+
+
+def _line(s: FuzzScope) -> Line:
     x = s.number((2, 3), within=NEAR)
-    steps = pick(s.draw, MOST)
-    return x, f"{x}[:{steps}]", steps
+    return Line(x, pick(s.draw, MOST), 1 if x.rank > 2 and chance(s.draw, 40) else 0)
 
 
-def _scanned(s: FuzzScope, x: Var, line: str, steps: int, new: str) -> Var:
+def _how(s: FuzzScope, line: Line) -> str:
+    return f"{', reverse=True' if chance(s.draw, 35) else ''}{f', axis={line.axis}' if line.axis else ''}"
+
+
+def _scanned(s: FuzzScope, line: Line, new: str) -> Var:
     shown = pick(s.draw, SHOWN)
     shown = shown.replace("h_", f"({new})") if chance(s.draw, 70) else shown  # the state after the step, or before it
-    start = f"pk.zeros({x}.shape[1:], {x}.dtype)" if chance(s.draw, 60) else f"{x}[0] * 0.5"
-    how = ", reverse=True" if chance(s.draw, 35) else ""
-    result = pick(s.draw, (1, 0))
-    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {line}{how})[{result}]", UNIT | x.range.summed(),
-                 needs=[Need(x.shape[0], steps)])  # fmt: skip
+    start = f"pk.zeros({line.first}.shape, {line.x}.dtype)" if chance(s.draw, 60) else f"{line.first} * 0.5"
+    how, result = _how(s, line), pick(s.draw, (1, 0))
+    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {line.text}{how})[{result}]",
+                 UNIT | line.x.range.summed(), needs=line.needs)  # fmt: skip
 
 
 @production(2.0)
 def lanes_in_steps(s: FuzzScope) -> Var:
-    x, line, steps = _line(s)
-    return _scanned(s, x, line, steps, pick(s.draw, LANES))
+    return _scanned(s, _line(s), pick(s.draw, LANES))
 
 
 @production(1.5)
 def tied_in_steps(s: FuzzScope) -> Var:
-    x, line, steps = _line(s)
-    return _scanned(s, x, line, steps, pick(s.draw, TIED))
+    return _scanned(s, _line(s), pick(s.draw, TIED))
+
+
+@production(2.0)
+def states_in_steps(s: FuzzScope) -> Var:
+    """A state of several numbers for every lane, which a step reads before it writes there, or shows a sum of."""
+    line = _line(s)
+    x, w = line.x, s.like((s.dim(line.x.shape),), within=NEAR, dtype=line.x.dtype)
+    read = f"pk.sum(h_ * {w}, axis=-1)"
+    given = pick(s.draw, (f"pk.tanh(x_)[..., None] * {w}", f"pk.tanh(x_ - {read})[..., None] * pk.tanh({w})"))
+    new = f"h_ * 0.5 + {given}"
+    shown = pick(s.draw, (f"pk.sum(({new}) * {w}, axis=-1)", f"pk.max({new}, axis=-1)", read, new, "pk.tanh(x_)"))
+    start = f"pk.zeros((*{line.first}.shape, {w}.shape[0]), {x}.dtype)"
+    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {line.text}{_how(s, line)})[{pick(s.draw, (1, 0))}]",
+                 UNIT.summed() | w.range.summed(), needs=line.needs)  # fmt: skip
 
 
 @production(2.0)
