@@ -121,11 +121,13 @@ class _Parts:
         return {o for o in read if not isinstance(o, Arg | Result) and o not in self.results}
 
     def _lies(self, x: Op, loop: Recur) -> Op:
-        """Where a sequence of ``loop`` lies in memory: one kernel walks an array along any of its dims, as it is."""
+        """Where a sequence of ``loop`` lies in memory: one kernel walks an array along any of its dims, as it is, if along this
+        one alone."""
         inside = dict(zip(loop.xs, loop.given[1], strict=True))[x]
         if loop not in self.walked or not isinstance(x, Transpose) or not _keeps_others(x) or _is_reshaped(inside, loop):
             return x
-        return x.x if isinstance(x.x, Arg) or x.x in self.results else x
+        read = [*loop.captured, *loop.init, *(o.x if isinstance(o, Transpose) else o for o in loop.xs if o is not x)]
+        return x.x if (isinstance(x.x, Arg) or x.x in self.results) and x.x not in read else x
 
     def _lands(self, result: Result, users: list[Op]) -> Op:
         """What is stored of ``result``: of what a walked loop shows, the view that everyone asks for who has its steps along

@@ -241,3 +241,25 @@ def of_one_array(x: T["T", "B", "N"], y: T["N"]):
         return h, pk.sum(h * pk.expand_dims(y, 0) + other[..., None] * pk.expand_dims(y, 0), axis=-1)
 
     return pk.scan(step, pk.zeros((*x.shape[1:], y.shape[0])), (x, x))
+
+
+@pk.operator
+def along_both(x: T["N", "N"]):
+    """Rows and columns of one array as sequences of one loop."""
+    def step(h, xs):
+        row, column = xs
+        h = pk.tanh(h * row + column)
+        return h, h
+
+    return pk.scan(step, pk.zeros(x.shape[1:]), (x, x.T))
+
+
+@pk.operator
+def whole_as_well(x: T["N", "N"]):
+    """Columns of an array that a step also reads whole, and one that the state begins with."""
+    def step(s, column):
+        s = s * 0.5 + x * column[:, None]
+        return s, pk.sum(s, axis=-1)
+
+    last, shown = pk.scan(step, pk.zeros(x.shape), x, axis=1)
+    return last, shown, pk.scan(step, x, x, axis=1)[1]

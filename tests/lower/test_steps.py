@@ -69,6 +69,8 @@ CASES = [
     (ops.weighed, dict(T=5, B=3, N=11), {}),
     (ops.of_itself, dict(T=4, B=3, N=5), {}),
     (ops.of_one_array, dict(T=4, B=3, N=5), {}),
+    (ops.along_both, dict(N=6), {}),
+    (ops.whole_as_well, dict(N=6), {}),
 ]
 
 
