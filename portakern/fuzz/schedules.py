@@ -107,7 +107,7 @@ def _often(tile: int) -> int:
 
 def _parts(nest: Nest, schedule: Schedule, rng: random.Random) -> int:
     """Of the axis that is walked in tiles, as many as it has tiles at most; 0 where it stays in one."""
-    if rng.random() >= IN_PARTS.get(nest.family, 0.0):
+    if nest.steps != 1 or rng.random() >= IN_PARTS.get(nest.family, 0.0):  # steps have no parts
         return 0
     walked = nest.divided(dict(schedule.tiles))
     if walked is None:

@@ -42,7 +42,7 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
                     language.picks_elements, language.sorts, language.shares_arrays, language.least_step, language.long_steps,
                     language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype),
                     language.takes_planes, lambda dtype, summed: language.multiplies(target.device, dtype, summed),
-                    language.joins)
+                    language.joins, lambda nest: default_schedule(language, nest, target))
     if not language.strided:
         lowered = _as_given(lowered, facts or {})
     unknown = [k for k in asked if k not in used]
@@ -57,6 +57,11 @@ def _as_given(program: Program, facts: Mapping[str, ArrayFacts]) -> Program:
     return replace(program, arrays=tuple(
         replace(a, type=replace(a.type, strides=facts[a.name].strides, align=facts[a.name].align))
         if a.name in facts and isinstance(a.type, BufferType) else a for a in program.arrays))
+
+
+def default_schedule(language: Language, nest: Nest, target: Target) -> Schedule:
+    """What ``language`` lists first for ``nest``; raises :class:`NoSchedule` where it lists none."""
+    return _space(language, nest, target)[0]
 
 
 def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]:

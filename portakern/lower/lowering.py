@@ -82,7 +82,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
           units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always,
-          joins: Joins = always) -> Program:  # fmt: skip
+          joins: Joins = always, default: Choose | None = None) -> Program:  # fmt: skip
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -94,7 +94,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` of which
     dtypes loads may take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype are
     summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as one,
-    by their sizes and how many dims lie inside of them.
+    by their sizes and how many dims lie inside of them.  ``default`` answers as ``choose`` does, for a nest that is only asked
+    about, before it is known whether there will be such a kernel.
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -113,7 +114,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
                                missing=tuple(map(_said, missing)))
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
-    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units, joins)
+    making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units, joins,
+                     default or choose)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -154,8 +156,8 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool, picks: bool, units: Units, joins: Joins) -> None:  # fmt: skip
-        self.shares, self.picks, self.units, self.joins = shares, picks, units, joins
+                 taken: set[str], shares: bool, picks: bool, units: Units, joins: Joins, default: Choose) -> None:  # fmt: skip
+        self.shares, self.picks, self.units, self.joins, self.default = shares, picks, units, joins, default
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -190,7 +192,7 @@ class _Making:
         step = step_of(loop)
         if step is None:
             return False
-        request = Request(self.name, step, axis_classes(step, {}), self.choose, self.scalars, self.facts, joins=self.joins)
+        request = Request(self.name, step, axis_classes(step, {}), self.default, self.scalars, self.facts, joins=self.joins)
         return is_held(request, len(loop.init), loop.length)
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:

@@ -33,9 +33,10 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     if cut := [r.name for r in held if not covered(r, schedule)]:
         raise ScheduleError(f"the schedule {schedule} cuts up {', '.join(cut)}, along which a step reduces",
                             hint="its tiles cover these axes: they are carried from step to step as a whole")  # fmt: skip
+    if asked := [k for k, _ in schedule.options if k in LOWERED_OPTIONS]:
+        raise ScheduleError(f"the schedule {schedule} has {', '.join(asked)}: steps that follow each other have no parts")
     at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in held) else 2, "axes")
-    options = tuple((k, v) for k, v in schedule.options if k not in LOWERED_OPTIONS)
-    schedule = replace(schedule, tiles=(*schedule.tiles, (line, 1)), options=options)
+    schedule = replace(schedule, tiles=(*schedule.tiles, (line, 1)))
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in held), t.Axis(line, "loop", loop.length, 1)]
     frame = Frame(request, domain, axes, schedule, "recurrence")
     b, w = frame.b, frame.w

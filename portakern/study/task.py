@@ -10,6 +10,7 @@ from portakern.backend import Language
 from portakern.device import Device
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest, Schedule, Value
 from portakern.lower import lower
+from portakern.lower.choosing import default_schedule
 from portakern.registry import registry
 from portakern.spec.operator import Operator
 from portakern.study import steps
@@ -126,7 +127,7 @@ def space_of(work: Work, language: Language) -> tuple[str, ...]:
         found[:] = language.schedules(nest, target.device)
         return found[0]
 
-    lower(work.program, choose, dict(work.names))
+    lower(work.program, choose, dict(work.names), default=lambda nest: default_schedule(language, nest, target))
     return tuple(dict.fromkeys(map(str, found)))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from portakern.errors import PortakernError, ToolMissing, UsageError
 from portakern.ir.schedule import Nest, Schedule
 from portakern.lower import laid_out, lower
+from portakern.lower.choosing import default_schedule
 from portakern.registry import registry
 from portakern.study import provenance, steps
 from portakern.study.row import Row, without_samples
@@ -133,7 +134,8 @@ def nests_of(work: Work) -> list[Nest]:
         return listed[0]
 
     laid = laid_out(work.program, work.weights)
-    lower(laid.program if laid else work.program, choose, dict(work.names), dict(work.facts))
+    lower(laid.program if laid else work.program, choose, dict(work.names), dict(work.facts),
+          default=lambda nest: default_schedule(language, nest, target))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import portakern as pk
 from portakern.check.mutants import inject
+from portakern.errors import ScheduleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.oracle import evaluate
@@ -132,6 +134,21 @@ def test_what_no_block_can_hold_is_repeated() -> None:
     small = lower(program, lambda nest: Schedule(tuple((a.name, 4 if a.role == "reduced" else 1) for a in nest.axes)))
     assert len(small.repeats) == 1
     agrees(ops.normed, dict(T=4, B=3, N=11), ("N",))
+
+
+def test_a_loop_that_one_kernel_walks_is_asked_about_and_has_one_schedule() -> None:
+    """Schedules that were tuned answer one after the other; no part of one is ignored."""
+    asked: list[Nest] = []
+
+    def once(nest: Nest) -> Schedule:
+        asked.append(nest)
+        return choose(nest)
+
+    program = ops.normed.program(dict(T=512, B=3, N=11), {}, "f32")
+    assert len(lower(program, once, default=choose).kernels) == len(asked) == 1
+    assert asked[0].steps == 512
+    with pytest.raises(ScheduleError, match="split_k: steps that follow each other have no parts"):
+        lower(program, lambda nest: replace(choose(nest), options=(("split_k", 4),)))
 
 
 def test_what_the_input_contributes_is_one_product_before_the_loop() -> None:
