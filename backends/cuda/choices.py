@@ -19,6 +19,8 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
             axes = nest.role("parallel")
             outer = {a.name: (1, 2, 4) for a in axes[-2:-1]}
             return {"warps": _WARPS, **outer, axes[-1].name: (256, 512, 1024, 2048, 4096, 8192)}
+        case "held":
+            return {"warps": _WARPS}
         case "rows" | "scan" | "associative":
             rows = [a for a in nest.role("parallel") if not a.contiguous]
             return {"warps": _WARPS, **{a.name: (1, 2, 4) for a in rows[-1:]}}

@@ -28,7 +28,7 @@ TILE_REGISTERS = 168
 SORTED = 2048
 """Elements of a row that are sorted in shared memory, which takes 16 bytes of each."""
 
-STREAMS = ("elementwise", "transpose", "rows", "segments", "scan", "associative")
+STREAMS = ("elementwise", "transpose", "rows", "held", "segments", "scan", "associative")
 """Families that are done when memory is.  On Hopper their results stay in L2 longest (``keep=stores``), since they are what is
 read next and what was read is not: on an H200 that took 1 to 5% from each of rms_norm, layer_norm, softmax, add_relu, silu_mul,
 transpose and cumsum of 8192 x 8192, and cost 1% at 2048 x 2048.  Part of it is that less of the result has been written to
@@ -147,6 +147,23 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
     for cols, warps in ((8192, 8), (4096, 4), (4096, 8), (2048, 4), (8192, 16), (1024, 4)):
         if cols <= longest and (whole is None or cols < whole or whole > longest):
             yield schedule(nest, {reduced.name: fitted(reduced, cols)}, warps)
+
+
+def _held(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Rows, or columns beside each other or a matrix in the registers of a block: as few warps as have room, since all of them
+    wait for each other."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"), device)
+        return
+    longest = _longest_row(nest)
+    tiles = {a.name: fitted(a, longest) for a in held}
+    tiles |= {a.name: fitted(a, 32) for a in columns[-1:] if len(held) == 1}
+    elements = math.prod(tiles.values())
+    if elements <= longest:
+        least = max(1, elements * max(2, nest.live) * _words(nest.compute_dtype) // (32 * TILE_REGISTERS))
+        for warps in (power_of_two(least), 2 * power_of_two(least), 4 * power_of_two(least)):
+            yield schedule(nest, tiles, warps)
 
 
 WALKED = MAX_WARPS * 32 * 32
@@ -531,7 +548,7 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
 
 
 _FAMILIES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments, "scan": _scan,
     "associative": _scan, "sort": _sort,
     "contraction": _contraction,
     "grouped": _grouped,

@@ -132,6 +132,22 @@ def _whole_rows(nest: Nest, device: Device, walked: NestAxis, cols: int) -> Iter
         yield Schedule(_tiles(nest, **{walked.name: cols}), warps=_MAX_THREADS // wave)
 
 
+def _held(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Rows, or a matrix in the registers of a work-group: as few lanes as have room, since all of them wait for each other; of
+    columns that never meet one for a lane."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"), device)
+        return
+    wave, budget = subgroup(device), 64 // max(2, nest.live)
+    chosen = {a.name: _fit(a, _MAX_THREADS * budget) for a in held}
+    chosen |= {a.name: _fit(a, wave) for a in columns[-1:] if len(held) == 1}
+    least = max(wave, _up(-(-prod(chosen.values()) // budget)))
+    for threads in (least, 2 * least, 4 * least):
+        if threads <= _MAX_THREADS:
+            yield Schedule(_tiles(nest, **chosen), warps=threads // wave)
+
+
 def _down(n: int) -> int:
     return 1 << (n.bit_length() - 1)
 
@@ -449,6 +465,6 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield Schedule(_tiles(nest, **chosen), warps=max(1, min(_MAX_THREADS, cols // each) // subgroup(device)))
 
 
-_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments,
+             "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
              "attention": _softmax_attention, "chain": _chain}  # fmt: skip

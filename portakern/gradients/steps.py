@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from portakern.dtypes import DTYPES
+from portakern.gradients.linear import ADJOINTS
 from portakern.gradients.rules import Contributions, Walk, rule
 from portakern.ir import tensor as t
 from portakern.ir.core import Op
@@ -24,6 +25,9 @@ from portakern.spec.traced import Traced, make
 
 @rule(t.Recur)
 def _(op: t.Recur, g: tuple[Traced | None, ...], walk: Walk) -> Contributions:
+    if op.adjoint:
+        yield from ADJOINTS[op.adjoint](op, g)
+        return
     from portakern.gradients.reverse import replayed, shares_of_block
 
     n, m = len(op.init), len(op.xs)

@@ -10,6 +10,9 @@ elementwise    ``parallel``, slowest first; the last one is contiguous in the ou
 transpose      ``parallel``; exactly two of them, ``source`` and ``target``, are contiguous in an input and the output
 rows           ``parallel`` and ``reduced``; the last reduced axis is tiled (it is contiguous where any is), further
                reduced axes are walked one coordinate at a time; two ``parallel`` axes are tiled where none of these is
+held           ``parallel`` and one or two ``held``, the slowest first, which tiles cover: a loop of steps carries what lies
+               along them.  Beside two of these nothing else is tiled, beside one a ``parallel`` axis, which is the last one
+               where it is contiguous
 segments       ``parallel``, one ``segment`` (tile 1) and one ``walked``, from where a segment begins to where it ends; it is
                tiled where it is contiguous, else walked one coordinate at a time with ``parallel`` ones side by side
 scan           ``parallel`` and one ``scanned``, which is tiled where it is contiguous, else mostly walked one by one
@@ -58,6 +61,7 @@ ROLES: Mapping[str, Mapping[str, tuple[int, int | None]]] = {
     "elementwise": {"parallel": SOME},
     "transpose": {"parallel": ANY, "source": ONE, "target": ONE},
     "rows": {"parallel": ANY, "reduced": SOME},
+    "held": {"parallel": ANY, "held": (1, 2)},
     "segments": {"parallel": ANY, "segment": ONE, "walked": ONE},
     "scan": {"parallel": ANY, "scanned": ONE},
     "associative": {"parallel": ANY, "scanned": ONE},
@@ -234,6 +238,10 @@ class Schedule:
             if name == axis:
                 return size
         raise ScheduleError(f"the schedule gives no tile for the axis {axis}", hint=f"it gives {self}")
+
+    def covers(self, axes: Iterable[NestAxis]) -> bool:
+        """Whether a tile has all along each of ``axes``."""
+        return all(isinstance(a.extent, int) and self.tile(a.name) >= a.extent for a in axes)
 
     def option(self, name: str, default: Value) -> Value:
         return dict(self.options).get(name, default)

@@ -468,7 +468,8 @@ class Recur(Op):
     ``step`` takes the carries, then element t of the first dim of every one of ``xs``, then ``captured``, which are the same
     in every step; it uses nothing else from outside, and gives the new carries and then what step t has to show.  t goes from
     0 up, with ``reverse`` from ``length - 1`` down.  Results: the carries after the last step (``init`` where there is none),
-    then what the steps showed, that of step t as element t of a new first dim.
+    then what the steps showed, that of step t as element t of a new first dim.  ``adjoint`` names the form of its gradient, if
+    it has one of its own (:mod:`portakern.gradients.linear`).
     """
 
     init: tuple[Op, ...]
@@ -477,6 +478,7 @@ class Recur(Op):
     step: Block
     length: Size
     reverse: bool = False
+    adjoint: str = ""
     closed = True
 
     def infer(self) -> Type:

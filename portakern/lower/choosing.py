@@ -71,6 +71,7 @@ def _space(language: Language, nest: Nest, target: Target) -> Sequence[Schedule]
             space = paired(language, nest, target.device)
         else:
             space = language.schedules(nest, target.device)
+        space = [s for s in space if s.covers(nest.role("held"))]
         if space:
             return space
     except ScheduleError as error:

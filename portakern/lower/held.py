@@ -16,7 +16,7 @@ from portakern.ir.schedule import Nest
 from portakern.ir.size import Size
 from portakern.lower.classes import AxisClass, Classes, axis_classes, meeting_themselves
 from portakern.lower.domain import Domain, merge, of_result, real
-from portakern.lower.kernel import NoSchedule, Request, covered
+from portakern.lower.kernel import NoSchedule, Request
 from portakern.lower.steps import LANES, VIEWS, on_arguments, waiting
 from portakern.lower.thin import sum_of_products
 from portakern.lower.uses import needed
@@ -67,7 +67,7 @@ def step_of(op: tt.Recur) -> tt.TensorProgram | None:
     results, args = (*op.gives[0], *op.gives[1]), {a: a for a in op.step.args}
     made = on_arguments(tt.TensorProgram("step", op.step, ()), args, results, ("",) * len(results), walked=True)
     classes = axis_classes(made, {})
-    return made if held_axes(made, classes, len(op.init)) else None
+    return made if held_runs(made, classes, len(op.init)) else None
 
 
 def _is_reshape(op: Op, late: set[Op]) -> bool:
@@ -78,17 +78,17 @@ def _is_reshape(op: Op, late: set[Op]) -> bool:
     return before == after or (op not in late and isinstance(op.x, Arg))
 
 
-def held_axes(step: tt.TensorProgram, classes: Classes, carries: int) -> list[AxisClass]:
-    """The axes that are reduced in a step of which the first results are its carries, in order of memory; none where lanes meet
+def held_runs(step: tt.TensorProgram, classes: Classes, carries: int) -> list[list[AxisClass]]:
+    """The axes of which a block has all, in order of memory, those that are always reduced together as one: what a step
+    reduces, of which the first results are its carries, and what some results have and others have not.  None where lanes meet
     in another way than along them."""
     folds = [op for op in step.body.ops if isinstance(op, tt.Fold)]
     results = [of_result(step, classes, n) for n in range(len(step.results))]
     over = [set(real(classes.of_operand(f, 0)[a] for a in f.axes)) for f in folds]
-    held = over[0] if over else set()
-    parallel = {c for dims in results for c in real(dims)} - held
-    if not held or not parallel or any(o != held for o in over) or meeting_themselves(step, classes):
-        return []
-    if not all(isinstance(c.extent, int) for c in held) or any(not parallel <= set(dims) for dims in results):
+    every = {c for dims in results for c in real(dims)}
+    held = set().union(*over) | {c for c in every if any(c not in dims for dims in results)}
+    parallel = every - held
+    if not folds or meeting_themselves(step, classes) or not all(isinstance(c.extent, int) for c in held):
         return []
     place: dict[Op, list[AxisClass]] = {a: real(dims) for a, dims in zip(step.args[:carries], results, strict=False)}
     for op in step.body.ops:
@@ -97,30 +97,44 @@ def held_axes(step: tt.TensorProgram, classes: Classes, carries: int) -> list[Ax
                 return []
         if isinstance(op, tt.Map | tt.Fold) and not set(real(classes.of(op))) <= held | parallel:
             return []
-    return [c for c in dict.fromkeys(c for f in folds for c in classes.of_operand(f, 0)) if c in held]
+    longest = max(results, key=len)
+    order = dict.fromkeys(c for dims in (longest, *(classes.of_operand(f, 0) for f in folds)) for c in dims if c in held)
+    runs: dict[tuple[bool, ...], list[AxisClass]] = {}
+    for c in order:
+        runs.setdefault(tuple(c in axes for axes in over), []).append(c)
+    return list(runs.values())
 
 
 # ---- the axes of their kernel ----------------------------------------------------------------------------------------------
 
 
-def held_nest(request: Request, carries: int) -> tuple[Domain, Nest]:
-    """The axes of a kernel that walks such a loop, cut up as rows are that a block has whole."""
+def held_domain(request: Request, carries: int) -> Domain:
+    """The axes of a kernel that walks such a loop."""
     program, classes = request.program, request.classes
-    held = held_axes(program, classes, carries)
+    held = held_runs(program, classes, carries)
     order = real(c for n in range(len(program.results)) for c in of_result(program, classes, n))
     seen, apart = request.accesses(), request.unmergeable()
-    parallel = merge([c for c in order if c not in held], "parallel", seen, apart)
-    domain = Domain([*parallel, *merge(held, "reduced", seen, apart)], held[-1])
-    full = [dims for dims in seen if len(real(dims)) == len(order)]
-    nest = request.nest("rows", domain, 2 + len(full))
-    return domain, replace(nest, again=True)
+    parallel = merge([c for c in order if not any(c in run for run in held)], "parallel", seen, apart)
+    runs = [r for run in held for r in merge(run, "held", seen, apart)]
+    last = max((real(of_result(program, classes, n)) for n in range(carries)), key=len)[-1]
+    beside = [r for r in parallel if last in r.classes and len(runs) == 1]  # columns, whose elements lie side by side
+    return Domain([*(r for r in parallel if r not in beside), *runs, *beside], last if beside else held[-1][-1])
+
+
+def held_nest(request: Request, domain: Domain) -> Nest:
+    """What its schedule is chosen by."""
+    longest = max(len(real(dims)) for dims in request.accesses())
+    full = [dims for dims in request.accesses() if len(real(dims)) == longest]
+    return request.nest("held", domain, 2 + len(full))
 
 
 def is_held(request: Request, carries: int, length: Size) -> bool:
     """Whether the backend has tiles in which a block holds what meets in a loop of so many steps."""
-    domain, nest = held_nest(request, carries)
+    domain = held_domain(request, carries)
+    if len(domain.role("held")) > 2:
+        return False
+    nest = replace(held_nest(request, domain), steps=length)
     try:
-        schedule = request.choose(replace(nest, steps=length))
+        return request.choose(nest).covers(nest.role("held"))
     except NoSchedule:
         return False
-    return len(domain.role("reduced")) == 1 and all(covered(r, schedule) for r in domain.role("reduced"))

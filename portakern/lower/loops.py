@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from portakern.ir.core import Arg, Op, Result, Yield
 from portakern.ir.size import Size
-from portakern.ir.tensor import Expand, Literal, Recur, Reshape, TensorProgram, TensorType, Transpose, tensor_type
+from portakern.ir.tensor import Expand, Iota, Literal, Recur, Reshape, TensorProgram, TensorType, Transpose, tensor_type
 from portakern.lower.cuts import program_of, stored_for
 from portakern.lower.steps import is_walked, on_arguments
 from portakern.lower.uses import users_of
@@ -34,7 +34,8 @@ class Loop:
 
     Its outputs are the new carries, then what it shows.  Of the arrays in ``sequences`` it has one element.  ``before`` and
     ``after`` name the carries that it takes and gives.  ``begins`` says what carries of a walked loop begin with, where these
-    are constants and no arrays; ``unasked`` are outputs that nobody reads.
+    are constants and no arrays; ``unasked`` are outputs that nobody reads; ``numbers`` are arguments of a
+    walked step that are no arrays but how many others lie before it in sequences.
     """
 
     length: Size
@@ -46,6 +47,7 @@ class Loop:
     after: tuple[str, ...]
     begins: Mapping[str, Op]
     unasked: frozenset[str]
+    numbers: tuple[Arg, ...] = ()
 
     @property
     def carries(self) -> tuple[Op, ...]:
@@ -115,7 +117,7 @@ class _Parts:
 
     def _whole(self) -> set[Op]:
         """Values that loops read as arrays."""
-        read = {self._lies(x, loop) for loop in self.loops for x in loop.xs}
+        read = {self._lies(x, loop) for loop in self.loops for x in loop.xs if not self._counts(x, loop)}
         read |= {c for loop in self.loops for c in loop.captured}
         read |= {c for loop in self.walked for c in loop.init if not _constant(c)}
         return {o for o in read if not isinstance(o, Arg | Result) and o not in self.results}
@@ -128,6 +130,10 @@ class _Parts:
             return x
         read = [*loop.captured, *loop.init, *(o.x if isinstance(o, Transpose) else o for o in loop.xs if o is not x)]
         return x.x if (isinstance(x.x, Arg) or x.x in self.results) and x.x not in read else x
+
+    def _counts(self, x: Op, loop: Recur) -> bool:
+        """Whether the elements of a sequence are the numbers of the steps, which one kernel knows."""
+        return loop in self.walked and isinstance(x, Iota) and len(x.shape) == 1
 
     def _lands(self, result: Result, users: list[Op]) -> Op:
         """What is stored of ``result``: of what a walked loop shows, the view that everyone asks for who has its steps along
@@ -155,8 +161,10 @@ class _Parts:
         after = tuple(self.names[mine[n]] if walked and n in mine else next(self.fresh) for n in range(len(new)))
         args: dict[Op, Op] = {a: Arg(name, a.type) for a, name in zip(carries, before, strict=True)}
         shared: dict[object, Arg] = {}
-        lie = {x: self._lies(x, loop) for x in loop.xs}
-        for inside, outside in (*((e, lie[x]) for e, x in zip(elements, loop.xs, strict=True)),
+        numbers = {e: Arg(next(self.fresh), e.type) for e, x in zip(elements, loop.xs, strict=True) if self._counts(x, loop)}
+        args.update(numbers)
+        lie = {x: self._lies(x, loop) for x in loop.xs if not self._counts(x, loop)}
+        for inside, outside in (*((e, lie[x]) for e, x in zip(elements, loop.xs, strict=True) if x in lie),
                                 *zip(captured, loop.captured, strict=True)):  # fmt: skip
             own = self.own.get((loop, outside, -1)) if inside in captured else None
             name = own or self.names[outside]
@@ -169,7 +177,7 @@ class _Parts:
         return Loop(
             loop.length, loop.reverse, walked, step, sequences, before, after,
             {name: c for name, c in zip(before, loop.init, strict=True) if c in constants},
-            frozenset(name for n, name in enumerate(after) if walked and n not in mine),
+            frozenset(name for n, name in enumerate(after) if walked and n not in mine), tuple(numbers.values()),
         )  # fmt: skip
 
 

@@ -233,9 +233,12 @@ class _Making:
         return replace(program, outputs=tuple(outputs)), copies
 
     def _line_name(self, loop: Loop, lines: Lines) -> str:
-        """What the steps are called: as the dim of a sequence, if nothing else is."""
+        """What the steps are called: as the dim of a sequence, if nothing else is, no other dim of what a step takes either."""
         known = self._names_in(lines)
-        called = next((dims[s.axis] for n, s in loop.sequences.items() if (dims := known.get(n))), "step")
+        along = {n: s.axis for n, s in loop.sequences.items()}
+        others = {d for a in loop.step.args for i, d in enumerate(known.get(a.name, ())) if i != along.get(a.name)}
+        called = next((dims[axis] for n, axis in along.items() if (dims := known.get(n))), "step")
+        called = "step" if called in others else called
         line = next(n for n in chain([called], (f"{called}{i}" for i in count(2))) if n not in self.taken)
         self.taken.add(line)
         return line

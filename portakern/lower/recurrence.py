@@ -17,7 +17,7 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
-from portakern.lower.held import held_nest
+from portakern.lower.held import held_domain, held_nest
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.loops import Loop
 from portakern.lower.rows import operand_coords, reduce_tile
@@ -27,15 +27,16 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     """The kernel of a walked loop, in which the steps run along the axis ``line``."""
     program, count = request.program, len(loop.before)
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
-    domain, nest = held_nest(request, count) if folds else _nest(request)
+    domain = held_domain(request, count) if folds else None
+    domain, nest = (domain, held_nest(request, domain)) if domain else _nest(request)
     schedule = request.choose(replace(nest, steps=loop.length))
-    held, parallel = domain.role("reduced"), [r for r in domain.runs if r.role != "reduced"]
+    held, parallel = domain.role("held"), [r for r in domain.runs if r.role != "held"]
     if cut := [r.name for r in held if not covered(r, schedule)]:
         raise ScheduleError(f"the schedule {schedule} cuts up {', '.join(cut)}, along which a step reduces",
                             hint="its tiles cover these axes: they are carried from step to step as a whole")  # fmt: skip
     if asked := [k for k, _ in schedule.options if k in LOWERED_OPTIONS]:
         raise ScheduleError(f"the schedule {schedule} has {', '.join(asked)}: steps that follow each other have no parts")
-    at_most(schedule, parallel, 1 if any(schedule.tile(r.name) > 1 for r in held) else 2, "axes")
+    at_most(schedule, parallel, 2 - sum(schedule.tile(r.name) > 1 for r in held), "axes")
     schedule = replace(schedule, tiles=(*schedule.tiles, (line, 1)))
     axes = [*grid(parallel, schedule), *(along(r, schedule) for r in held), t.Axis(line, "loop", loop.length, 1)]
     frame = Frame(request, domain, axes, schedule, "recurrence")
@@ -49,6 +50,7 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     def body(carried: tuple[Op, ...]) -> Sequence[Op]:
         w.push()
         w.known.update(zip(loop.carries, carried, strict=True))
+        w.known.update((a, _number(frame, a, loop, line)) for a in loop.numbers)
         for fold in folds:
             w.known[fold] = reduce_tile(frame, fold, w.value(fold.x, operand_coords(frame, fold)))
         new = [tile(program.results[n], n) for n in range(count)]
@@ -65,6 +67,13 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
         if name not in loop.unasked:
             frame.store(n)
     return frame.finish()
+
+
+def _number(frame: Frame, arg: Op, loop: Loop, line: str) -> Op:
+    """How many steps lie before this one in memory."""
+    dtype = tt.tensor_type(arg).dtype
+    number = frame.b.add(t.Coord(line, (), dtype))
+    return frame.b.add(t.Binary("sub", frame.b.add(t.Extent(loop.length - 1, dtype)), number)) if loop.reverse else number
 
 
 def _nest(request: Request) -> tuple[Domain, Nest]:

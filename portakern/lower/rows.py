@@ -133,7 +133,10 @@ def operand_coords(frame: Frame, op: Op, number: int = 0) -> Coordinates:
 def reduce_tile(frame: Frame, fold: tt.Fold, x: Op) -> Op:
     """``x`` reduced over the tiled reduced axes, with the identity outside the extent."""
     b = frame.b
-    for run in (*frame.domain.role("reduced"), *frame.domain.role("n")):
+    mine = frame.request.classes.of_operand(fold, 0)
+    over = {mine[a] for a in fold.axes}
+    held = [r for r in frame.domain.role("held") if not over.isdisjoint(r.classes)]
+    for run in (*frame.domain.role("reduced"), *frame.domain.role("n"), *held):
         axis = b.axis[run.name]
         if axis.tile == 1:
             continue

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from portakern.ir import tensor as t
 from portakern.ir.core import Arg, Block, Op, Result, Yield, yielded
+from portakern.ir.functions import COSTLY
 from portakern.ir.rewrite import Rules, live
 from portakern.ir.tensor import tensor_type
-from portakern.lower.classes import axis_classes
+from portakern.lower.classes import axis_classes, unshared
 from portakern.lower.domain import of_result
 from portakern.lower.uses import needed
 
@@ -106,7 +107,8 @@ def on_arguments(whole: t.TensorProgram, args: Mapping[Op, Op], results: Sequenc
     made = tuple(t.Convert(r, tensor_type(r).dtype) if walked and isinstance(r, Arg) else r for r in made)
     ops = [op for op in needed(made) if not isinstance(op, Arg)]
     body = Block(tuple(dict.fromkeys(args.values())), live([*ops, Yield(made)]))
-    return t.TensorProgram(whole.name, body, outputs, whole.scalars)
+    program = t.TensorProgram(whole.name, body, outputs, whole.scalars)
+    return unshared(program, {}) if walked else program
 
 
 # ---- what is better done inside --------------------------------------------------------------------------------------------
@@ -119,10 +121,10 @@ def inside_the_step(op: t.Recur) -> Op | None:
     _, elements, captured = op.given
     walked = is_walked(op)
     for arg, given in zip(captured, op.captured, strict=True):
-        if _is_view(given) or (walked and isinstance(given, (*LANES, *VIEWS)) and given.operands):
+        if _is_view(given) or _is_made_of_nothing(given) or (walked and isinstance(given, (*LANES, *VIEWS)) and given.operands):
             return _moved_inside(op, arg, given, sequence=False)
     for arg, given in zip(elements, op.xs, strict=True):
-        if walked and isinstance(given, LANES):
+        if isinstance(given, LANES) and (walked or _is_made_of_nothing(given)):
             return _moved_inside(op, arg, given, sequence=True)
     return None
 
@@ -133,6 +135,27 @@ def _is_view(op: Op) -> bool:
     while isinstance(op, t.Transpose | t.Expand | t.Reshape):
         op = op.x
     return isinstance(op, Arg) and bool(tensor_type(op).shape)
+
+
+def _is_made_of_nothing(op: Op) -> bool:
+    """Whether ``op`` is made of coordinates and literals by what costs next to nothing."""
+    if isinstance(op, t.Iota | t.Literal):
+        return True
+    cheap = isinstance(op, t.Convert | t.Expand | t.Reshape) or (isinstance(op, t.Map) and op.fn not in COSTLY)
+    return cheap and all(map(_is_made_of_nothing, op.operands))
+
+
+@rules.on(t.Recur)
+def same_in_every_step(op: t.Recur) -> Op | None:
+    """A sequence of equal elements is none."""
+    carries, elements, captured = op.given
+    same = {a: x for a, x in zip(elements, op.xs, strict=True) if isinstance(x, t.Expand) and 0 not in x.dims}
+    if not same:
+        return None
+    once = tuple(t.Expand(x.x, x.shape[1:], tuple(d - 1 for d in x.dims)) if x.shape[1:] else x.x for x in same.values())
+    args = (*carries, *(a for a in elements if a not in same), *captured, *same)
+    xs = tuple(x for a, x in zip(elements, op.xs, strict=True) if a not in same)
+    return replace(op, xs=xs, captured=(*op.captured, *once), step=Block(args, op.step.ops))
 
 
 def _moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:

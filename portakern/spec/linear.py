@@ -1,7 +1,8 @@
 """Linear algebra on batches of small matrices: triangular systems, Cholesky factors, determinants.
 
 Matrices have a known size.  One of at most :data:`UNROLLED` rows is worked on element by element, which makes one elementwise
-kernel over the batch, one matrix a lane; a larger one by halves, whose work is mostly products of matrices.
+kernel over the batch, one matrix a lane; one of at most :data:`WALKED` rows by a loop over them; a larger one by halves, whose
+work is mostly products of matrices.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from functools import cache
 from itertools import combinations
 
 from portakern.dtypes import DTYPES
-from portakern.spec import contractions, pieces, views
+from portakern.spec import contractions, pieces, reductions, views
 from portakern.spec import elementwise as ew
 from portakern.spec.location import located, spec_error
+from portakern.spec.recurrences import steps
 from portakern.spec.traced import Traced
 
 UNROLLED = 8
 """Rows of a matrix that is worked on element by element: n ** 3 / 3 operations and n ** 2 values in one kernel."""
 
+WALKED = 32
+"""Rows of a matrix that is worked on row by row in one kernel.  A step goes over the whole matrix, of which only a part is left
+to do: three times the work of a factorisation, which halves keep small."""
+
+CHOLESKY, SUBSTITUTION = "cholesky", "substitution"
+"""The loops whose gradients have a form of their own (:mod:`portakern.gradients.linear`)."""
+
 LARGEST = 128
-"""Rows of the largest matrix: it makes some 50 kernels.  Beyond, a factorisation wants a loop."""
+"""Rows of the largest matrix, which is four of those that are walked, and products."""
 
 
 @located
@@ -110,6 +119,8 @@ def _half(n: int) -> int:
 
 
 def _forwards(a: Traced, b: Traced, n: int, unit: bool) -> Traced:
+    if UNROLLED < n <= WALKED:
+        return _row_by_row(a, b, n, unit)
     if n > UNROLLED:
         h = _half(n)
         upper = _forwards(a[..., :h, :h], b[..., :h, :], h, unit)
@@ -124,18 +135,56 @@ def _forwards(a: Traced, b: Traced, n: int, unit: bool) -> Traced:
     return pieces.stack(rows, -2)
 
 
+def _row_by_row(a: Traced, b: Traced, n: int, unit: bool) -> Traced:
+    """The rows of x one after the other, of what is left of b when those before are taken off."""
+    k = views.arange(n)
+    diagonal = () if unit else (_by_rows(pieces.diag(a)[..., None]),)
+
+    def step(x: Traced, of_row: tuple[Traced, ...]) -> tuple[Traced, None]:
+        i, row, rest, *pivot = of_row
+        rest = rest - reductions.sum(ew.where(k < i, row, 0.0)[..., None] * x, axis=-2)
+        return ew.where(k[:, None] == i, (rest / pivot[0] if pivot else rest)[..., None, :], x), None
+
+    given = (k, _by_rows(a), _by_rows(b), *diagonal)
+    return steps(step, views.zeros(b.shape, b.dtype), given, adjoint=SUBSTITUTION)[0]
+
+
+def _by_rows(x: Traced) -> Traced:
+    """``x`` [..., n, m] with its rows in front."""
+    return views.transpose(x, x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)
+
+
 # ---- Cholesky ------------------------------------------------------------------------------------------------------------
 
 
 def _factor(a: Traced, n: int) -> Traced:
     if n <= UNROLLED:
         return _by_elements(a, n)
+    if n <= WALKED:
+        return _column_by_column(a, n)
     h = _half(n)
     upper = _factor(a[..., :h, :h], h)
     left = views.swapaxes(_forwards(upper, views.swapaxes(a[..., h:, :h], -1, -2), h, False), -1, -2)
     lower = _factor(a[..., h:, h:] - contractions.matmul(left, views.swapaxes(left, -1, -2)), n - h)
     around = [(0, 0)] * (a.ndim - 1)
     return pieces.concat([pieces.pad(upper, [*around, (0, n - h)]), pieces.concat([left, lower], -1)], -2)
+
+
+def _column_by_column(a: Traced, n: int) -> Traced:
+    """The columns of l one after the other; the product of each with itself is taken off what is right of it and below."""
+    k = views.arange(n)
+    r, c = k[:, None], k[None, :]
+
+    def step(rest: Traced, j: Traced) -> tuple[Traced, None]:
+        row = reductions.sum(ew.where(r == j, rest, 0.0), axis=-2, keepdims=True)
+        column = reductions.sum(ew.where(c == j, rest, 0.0), axis=-1, keepdims=True)
+        pivot = ew.sqrt(reductions.sum(ew.where(c == j, row, 0.0), axis=-1, keepdims=True))
+        column = column / pivot
+        rest = ew.where((r > j) & (c > j), rest - column * (row / pivot), rest)
+        return ew.where((c == j) & (r >= j), column, rest), None
+
+    whole = ew.where(r >= c, a, views.swapaxes(a, -1, -2))
+    return views.tril(steps(step, whole, k, adjoint=CHOLESKY)[0])
 
 
 def _by_elements(a: Traced, n: int) -> Traced:

@@ -104,8 +104,14 @@ def scan(fn: Callable[..., Any], init: Any, xs: Any = None, length: Size | None 
 
     Raises :class:`SpecError` where ``fn`` gives another carry than it takes, or no pair.
     """
+    return steps(fn, init, xs, length, reverse, axis)
+
+
+def steps(fn: Callable[..., Any], init: Any, xs: Any = None, length: Size | None = None, reverse: bool = False,
+          axis: int = 0, adjoint: str = "") -> tuple[Any, Any]:  # fmt: skip
+    """:func:`scan`, with ``adjoint`` the name of its gradient's form."""
     lines = [_to_front(x, axis) for x in _leaves(xs, "xs")]
-    steps = _length(lines, length)
+    count = _length(lines, length)
     carries = [_array(c) for c in _leaves(init, "init")]
     elements = [TensorType(x.shape[1:], x.type.dtype) for x in lines]
     args = [Arg(_name(c.op) or f"carry{n or ''}", c.type) for n, c in enumerate(carries)]
@@ -122,9 +128,10 @@ def scan(fn: Callable[..., Any], init: Any, xs: Any = None, length: Size | None 
         if op not in inside:
             record(op)
     step = _block(args, captured, ops, inside, [r.op for r in results])
-    together = record(Recur(tuple(c.op for c in carries), tuple(x.op for x in lines), tuple(captured), step, steps, reverse))
-    given = [make(Result(together, n)) for n in range(len(results))]
-    last, stacked = given[: len(carries)], [_from_front(y, axis) for y in given[len(carries) :]]
+    given = (tuple(c.op for c in carries), tuple(x.op for x in lines), tuple(captured))
+    together = record(Recur(*given, step, count, reverse, adjoint))
+    ends = [make(Result(together, n)) for n in range(len(results))]
+    last, stacked = ends[: len(carries)], [_from_front(y, axis) for y in ends[len(carries) :]]
     return _like(init, iter(last)), _like(shown, iter(stacked))
 
 

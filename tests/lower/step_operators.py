@@ -263,3 +263,76 @@ def whole_as_well(x: T["N", "N"]):
 
     last, shown = pk.scan(step, pk.zeros(x.shape), x, axis=1)
     return last, shown, pk.scan(step, x, x, axis=1)[1]
+
+
+@pk.operator
+def balanced(x: T["B", "R", "C"], steps: int = 3):
+    """Rows and columns in turns are divided by their sums (Sinkhorn 1967): a block holds whole matrices."""
+    def step(p, _):
+        p = p / pk.sum(p, axis=-1, keepdims=True)
+        return p / pk.sum(p, axis=-2, keepdims=True), pk.max(p, axis=(-2, -1))
+
+    return pk.scan(step, pk.exp(x), None, length=steps)
+
+
+@pk.operator
+def balanced_once(x: T["R", "C"], steps: int = 3):
+    """The same of a single matrix: one block."""
+    def step(p, _):
+        p = p / pk.sum(p, axis=-1, keepdims=True)
+        return p / pk.sum(p, axis=-2, keepdims=True), None
+
+    return pk.scan(step, pk.exp(x), None, length=steps)[0]
+
+
+@pk.operator
+def memory(q: T["B", "T", "K"], k: T["B", "T", "K"], v: T["B", "T", "V"], f: T["B", "T"]):
+    """A matrix memory with a normaliser, which lacks an axis of the matrix (mLSTM)."""
+    def step(state, xs):
+        c, n = state
+        q_t, k_t, v_t, f_t = xs
+        keep = pk.sigmoid(f_t)
+        c = c * keep[:, None, None] + v_t[:, :, None] * k_t[:, None, :]
+        n = n * keep[:, None] + k_t
+        read = pk.einsum("bvk,bk->bv", c, q_t) / pk.maximum(pk.abs(pk.sum(n * q_t, axis=-1, keepdims=True)), 1.0)
+        return (c, n), read
+
+    start = pk.zeros((q.shape[0], v.shape[2], q.shape[2])), pk.zeros((q.shape[0], q.shape[2]))
+    (c, n), shown = pk.scan(step, start, (q, k, v, f), axis=1)
+    return shown, c, n
+
+
+@pk.operator
+def numbered(x: T["T", "B", "N"], reverse: bool = False):
+    """Steps that know their numbers, as they are and in floats."""
+    def step(h, xs):
+        number, share, x_t = xs
+        h = pk.where(number % 2 == 0, h * 0.5, h) + x_t * share
+        return h, pk.sum(h, axis=-1)
+
+    t = pk.arange(x.shape[0])
+    return pk.scan(step, pk.zeros(x.shape[1:]), (t, pk.cast(t, pk.f32) * 0.25, x), reverse=reverse)
+
+
+@pk.operator
+def picked_out(x: T["T", "N"]):
+    """Coordinates from outside, along two axes of one state."""
+    n = pk.arange(x.shape[1])
+    def step(h, x_t):
+        row = pk.sum(pk.where(n[:, None] == 1, h, 0.0), axis=0)
+        column = pk.sum(pk.where(n == 2, h, 0.0), axis=1)
+        return h * 0.5 + row * x_t + column[:, None], None
+
+    return pk.scan(step, x[:1] * x[0][:, None], x)[0]
+
+
+@pk.operator
+def down(a: T["B", "N", "N"], b: T["B", "N", "M"]):
+    """A triangular system: steps along a dim that is called as another one of its array; columns lie side by side."""
+    n = pk.arange(a.shape[1])
+    def step(x, xs):
+        i, row, rest = xs
+        rest = rest - pk.sum(pk.where(n < i, row, 0.0)[..., None] * x, axis=-2)
+        return pk.where(n[:, None] == i, rest[:, None, :], x), None
+
+    return pk.scan(step, pk.zeros(b.shape), (n, pk.swapaxes(a, 0, 1), pk.swapaxes(b, 0, 1)))[0]

@@ -29,8 +29,9 @@ pytestmark = pytest.mark.quick
 
 def choose(nest: Nest) -> Schedule:
     last = nest.axes[-1].name
-    tiled = {a.name for a in nest.axes if a.role in ("m", "n", "k", "reduced") or (a.role == "parallel" and a.name == last)}
-    whole = {a.name: a.extent for a in nest.axes if a.role == "reduced" and isinstance(a.extent, int)}
+    roles = ("m", "n", "k", "reduced", "held")
+    tiled = {a.name for a in nest.axes if a.role in roles or (a.role == "parallel" and a.name == last)}
+    whole = {a.name: a.extent for a in nest.axes if a.role in ("reduced", "held") and isinstance(a.extent, int)}
     return Schedule(tuple((a.name, whole.get(a.name, 8) if a.name in tiled else 1) for a in nest.axes))
 
 
@@ -73,6 +74,13 @@ CASES = [
     (ops.of_one_array, dict(T=4, B=3, N=5), {}),
     (ops.along_both, dict(N=6), {}),
     (ops.whole_as_well, dict(N=6), {}),
+    (ops.balanced, dict(B=3, R=5, C=11), {}),
+    (ops.balanced_once, dict(R=5, C=11), {}),
+    (ops.memory, dict(B=2, T=4, K=7, V=5), {}),
+    (ops.numbered, dict(T=4, B=3, N=5), {}),
+    (ops.numbered, dict(T=4, B=3, N=5), dict(reverse=True)),
+    (ops.picked_out, dict(T=3, N=6), {}),
+    (ops.down, dict(B=3, N=6, M=9), {}),
 ]
 
 
@@ -117,13 +125,29 @@ def test_steps_along_any_dim_are_read_and_written_where_they_lie() -> None:
 @pytest.mark.parametrize(("operator", "dims"), [
     (ops.selective, dict(B=2, T=512, D=11, S=3)), (ops.delta, dict(H=2, T=512, K=7, V=11)),
     (ops.turned_state, dict(T=512, K=7, V=11)), (ops.normed, dict(T=512, B=3, N=11)), (ops.weighed, dict(T=512, B=3, N=11)),
+    (ops.balanced, dict(B=3, R=5, C=11)), (ops.balanced_once, dict(R=5, C=11)), (ops.memory, dict(B=2, T=512, K=7, V=5)),
+    (ops.numbered, dict(T=512, B=3, N=5)), (ops.picked_out, dict(T=512, N=6)), (ops.down, dict(B=3, N=64, M=9)),
 ], ids=lambda x: getattr(x, "name", None))  # fmt: skip
 def test_a_loop_whose_lanes_meet_where_a_block_holds_them_is_one_kernel(operator: Operator, dims: dict[str, int]) -> None:
     made = kernels(operator, dims)
     assert made.kernels[-1].family == "recurrence" and not made.repeats
-    assert all(k.family == "elementwise" for k in made.kernels[:-1])  # magnitudes of a sequence
+    assert all(k.family in ("elementwise", "transpose") for k in made.kernels[:-1])  # of a sequence, and what it begins with
     (loop,) = (op for op in made.kernels[-1].body.ops if isinstance(op, t.For))
     assert any(isinstance(op, t.Reduce) for op in loop.body.ops) and not any(isinstance(op, t.Dot) for op in loop.body.ops)
+
+
+@pytest.mark.parametrize(("operator", "dims"), [
+    (ops.numbered, dict(T=512, B=3, N=64)), (ops.down, dict(B=3, N=64, M=9)),
+], ids=lambda x: getattr(x, "name", None))  # fmt: skip
+def test_numbers_of_steps_are_no_arrays(operator: Operator, dims: dict[str, int]) -> None:
+    made = kernels(operator, dims)
+    assert len(made.kernels) == 1 and not [a for a in made.arrays if a.role == "temporary"]
+
+
+def test_columns_that_lie_side_by_side_are_the_last_axis() -> None:
+    asked: list[Nest] = []
+    lower(ops.down.program(dict(B=3, N=64, M=9), {}, "f32"), lambda nest: asked.append(nest) or choose(nest))
+    assert [(a.role, a.contiguous) for a in asked[-1].axes] == [("parallel", False), ("held", False), ("parallel", True)]
 
 
 def test_what_no_block_can_hold_is_repeated() -> None:
@@ -131,7 +155,7 @@ def test_what_no_block_can_hold_is_repeated() -> None:
     assert len(kernels(ops.of_itself, dict(T=512, B=3, N=5)).repeats) == 1
     assert len(kernels(ops.normed, dict(T=512, B=3)).repeats) == 1
     program = ops.normed.program(dict(T=512, B=3, N=11), {}, "f32")
-    small = lower(program, lambda nest: Schedule(tuple((a.name, 4 if a.role == "reduced" else 1) for a in nest.axes)))
+    small = lower(program, lambda nest: Schedule(tuple((a.name, 4 if a.role in ("reduced", "held") else 1) for a in nest.axes)))
     assert len(small.repeats) == 1
     agrees(ops.normed, dict(T=4, B=3, N=11), ("N",))
 
@@ -170,9 +194,8 @@ def test_the_step_of_an_lstm_is_two_kernels() -> None:
 
 def test_what_is_shown_of_the_input_alone_is_no_work_of_the_loop() -> None:
     made = kernels(ops.running_softmax, dict(T=4, B=3, N=11))
-    (repeat,) = made.repeats
     shown = next(k for k in made.kernels if any(a.name == "out1" for a in k.written))  # type: ignore[attr-defined]
-    assert made.kernels.index(shown) not in range(repeat.first, repeat.last)
+    assert shown.family == "rows" and not made.repeats
 
 
 def test_loops_nest() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from portakern.device import Device
 from portakern.emit.chains import like_attention
@@ -13,6 +14,7 @@ LINE = 2048  # elements of a contiguous run: long enough to hide its start, shor
 SORTED = 1 << 17  # elements of a line that are sorted in a tile
 FEW = 4  # rows or steps of a product, below which its tiles are padded: half of a tile is still one
 ROW = 16384  # longest row that is taken at once
+HELD = 16384  # elements of a matrix that a loop carries
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
@@ -78,6 +80,20 @@ def _rows(nest: Nest) -> list[Schedule]:
     return found
 
 
+def _held(nest: Nest) -> list[Schedule]:
+    """Rows, columns beside each other, or a whole matrix at a time."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        return _rows(nest.as_family("rows", held="reduced"))
+    tiles = {a.name: fit(a, HELD) for a in held}
+    whole = prod(tiles.values())
+    if whole > HELD:
+        return []
+    if len(held) == 2:
+        return [_schedule(tiles, nest)]
+    return [_schedule({**tiles, columns[-1].name: fit(columns[-1], max(room // whole, 16))}, nest) for room in (LINE, 2 * LINE)]
+
+
 def _segments(nest: Nest) -> list[Schedule]:
     """One element of a segment after the other, neighbouring columns side by side; of a line some in a vector."""
     (walked,), columns = nest.role("walked"), [a for a in nest.role("parallel") if a.contiguous]
@@ -139,7 +155,7 @@ def _chain(nest: Nest) -> list[Schedule]:
 
 
 _RULES = {
-    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
+    "elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments, "scan": _scan,
     "associative": _associative, "sort": _sort, "contraction": _contraction, "grouped": _grouped, "attention": _attention,
     "chain": _chain,
 }  # fmt: skip

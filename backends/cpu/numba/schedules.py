@@ -7,6 +7,7 @@ threads share, but only work that pays for starting them is run in parallel, sin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 from portakern.device import Device
 from portakern.emit.chains import like_attention
@@ -18,13 +19,16 @@ OPTIONS = {"parallel": "whether blocks run on all cores (numba's prange); the de
 SORTED = 1 << 20
 """Elements of a line that are sorted in one array."""
 
+HELD = 1 << 16
+"""Elements of a matrix that a loop carries."""
+
 _PARALLEL_FROM = 1 << 21
 """Element operations from which threads are worth their start (about a millisecond of one core)."""
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
     """The schedule space of ``nest``, default first."""
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments,
                 "scan": _scan, "associative": _associative, "sort": _sort,
                 "contraction": _contraction, "grouped": _contraction, "attention": _attention, "chain": _chain}  # fmt: skip
     found = [_schedule(nest, tiles) for tiles in families[nest.family](nest)]
@@ -76,6 +80,19 @@ def _rows(nest: Nest) -> Iterator[dict[str, int]]:
             yield {reduced.name: _cut(reduced.extent, row)}
         else:
             yield {reduced.name: min(row, 8192)}
+
+
+def _held(nest: Nest) -> Iterator[dict[str, int]]:
+    """Rows, columns beside each other, or a whole matrix at a time."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    tiles = {a.name: _cut(a.extent, HELD) for a in held}
+    whole = prod(tiles.values())
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"))
+    elif whole <= HELD and len(held) == 2:
+        yield tiles
+    elif whole <= HELD:
+        yield from ({**tiles, columns[-1].name: _cut(columns[-1].extent, max(room // whole, 16))} for room in (2048, 4096))
 
 
 def _segments(nest: Nest) -> Iterator[dict[str, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -17,7 +18,7 @@ _LOOP_TILE = 4096
 
 
 def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
-    family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows,
+    family = {"contraction": _contraction, "grouped": _contraction, "attention": _attention, "rows": _rows, "held": _held,
               "segments": _segments, "scan": _scan, "associative": _associative, "sort": _sort,
               "chain": _chain, "transpose": _transpose}  # fmt: skip
     found = [_schedule(tiles) for tiles in family.get(nest.family, _elementwise)(nest, device)]
@@ -70,6 +71,22 @@ def _rows(nest: Nest, device: Device) -> list[Tiles]:
     whole = _reduced_tile(reduced, longest, _LOOP_TILE)
     found = [{**base, reduced.name: whole}]
     return [*found, *({**base, reduced.name: n} for n in (1024, 8192) if n < whole)]
+
+
+def _held(nest: Nest, device: Device) -> list[Tiles]:
+    """Rows, columns beside each other, or a whole matrix at a time."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        return _rows(nest.as_family("rows", held="reduced"), device)
+    extents = [a.extent for a in held if isinstance(a.extent, int)]
+    if len(extents) < len(held):
+        return []
+    tiles = {a.name: extent for a, extent in zip(held, extents, strict=True)}
+    last = held[-1] if len(held) == 2 else columns[-1]
+    wide = [extents[-1]] if len(held) == 2 else [max(room // extents[0], LANES) for room in (2048, 4096)]
+    found = [{**_ones(nest), **tiles, last.name: _fit(last.extent, n, LANES)} for n in wide]
+    room = device.count("shared_bytes_per_block", 262144) // (_word(nest) * max(nest.live, 1))
+    return [tiles for tiles in found if prod(tiles.values()) <= room]
 
 
 def _scan(nest: Nest, device: Device) -> list[Tiles]:

@@ -7,6 +7,7 @@ Sizes are powers of two, as the layouts in ``pk/gpu/layout.hpp`` spread best.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from portakern.device import Device
 from portakern.dtypes import dtype
@@ -77,6 +78,21 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
             yield _schedule(nest, warps, **chosen)
     for cols, warps in ((2048, 16), (4096, 32), (1024, 8)):
         yield _schedule(nest, warps, **{walked.name: _fit(walked, cols)})
+
+
+def _held(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Rows, or columns beside each other or a matrix in the registers of a work-group."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"), device)
+        return
+    most, budget = _max_sub_groups(device), max(4, _TILE_REGISTERS // max(2, nest.live))
+    chosen = {a.name: _fit(a, most * _LANES * budget) for a in held}
+    chosen |= {a.name: _fit(a, 2 * _LANES) for a in columns[-1:] if len(held) == 1}
+    least = _up(-(-prod(chosen.values()) // (_LANES * budget)))
+    for warps in (least, 2 * least, 4 * least):
+        if warps <= most:
+            yield _schedule(nest, warps, **chosen)
 
 
 # m, n, k, sub-groups: the accumulator takes m n / (16 sub-groups) registers of a lane.
@@ -173,6 +189,6 @@ def _sort(nest: Nest, device: Device) -> Iterator[Schedule]:
         yield _schedule(nest, max(1, min(_max_sub_groups(device), cols // each // _LANES)), **chosen)
 
 
-_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments, "scan": _scan,
-             "associative": _side_by_side, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
+_FAMILIES = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments,
+             "scan": _scan, "associative": _side_by_side, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
              "attention": _attention, "chain": _chain}  # fmt: skip

@@ -77,7 +77,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     Raises :class:`ScheduleError` when nothing fits.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments,
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _contraction,
                 "attention": _attention, "chain": _chain}
     found = []
@@ -195,6 +195,23 @@ def _rows(nest: Nest, device: Device, most: float = math.inf) -> Iterable[Tiles]
                 # They may be the columns of another array, of which blocks have whole rows of lanes.
                 rows = {row.name: max(rows[row.name], _fit(row, LANES, LANES))}
             yield {reduced.name: lanes, **rows}
+
+
+def _held(nest: Nest, device: Device) -> Iterable[Tiles]:
+    """Rows, columns beside each other, or a whole matrix."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"), device)
+        return
+    first, *rest = (a.extent for a in held)
+    if not isinstance(first, int) or not all(isinstance(n, int) for n in rest):
+        return
+    tiles = {held[0].name: _round(first, _sublanes(nest))}
+    if len(held) == 2:
+        yield {**tiles, held[1].name: _whole(held[1]) or LANES}
+        return
+    for lanes in (512, 256, 128):
+        yield {**tiles, columns[-1].name: _fit(columns[-1], lanes, LANES)}
 
 
 def joins(outer: Size, inner: Size, inside: int) -> bool:
@@ -320,7 +337,7 @@ def _element_bytes(nest: Nest) -> int:
     Elementwise work runs vector by vector and keeps nothing.
     """
     io, compute = dtype(nest.io_dtype).bytes, dtype(nest.compute_dtype).bytes
-    return 2 * io * max(nest.live, 2) + compute * {"rows": 1, "scan": 3, "associative": 8}.get(nest.family, 0)
+    return 2 * io * max(nest.live, 2) + compute * {"rows": 1, "held": 1, "scan": 3, "associative": 8}.get(nest.family, 0)
 
 
 def _sublanes(nest: Nest) -> int:

@@ -28,6 +28,8 @@ def choices(nest: Nest, device: Device) -> Mapping[str, Sequence[Value]]:
         case "segments":
             lines = not any(a.contiguous for a in nest.role("parallel"))
             found = {"warps": warps[:4], **({"walked": (32, 64, 128, 256, 512, 1024)} if lines else {})}
+        case "held":
+            found = {"warps": warps}
         case "rows" | "scan" | "associative":
             found = {"warps": warps, "stages": (1, 2, 3, 4)}
             if parallel := [a for a in nest.role("parallel") if not a.contiguous]:

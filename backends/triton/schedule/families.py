@@ -48,7 +48,7 @@ def schedules(nest: Nest, device: Device) -> Sequence[Schedule]:
 
     It is empty for attention and chains whose rows are too long for any: those are lowered apart.
     """
-    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "segments": _segments,
+    families = {"elementwise": _elementwise, "transpose": _transpose, "rows": _rows, "held": _held, "segments": _segments,
                 "scan": _scan, "associative": _scan, "sort": _sort, "contraction": _contraction, "grouped": _grouped,
                 "attention": _attention, "chain": _chain}  # fmt: skip
     found = list(families[nest.family](nest, device))
@@ -152,6 +152,21 @@ def _rows(nest: Nest, device: Device) -> Iterator[Schedule]:
             yield _schedule(nest, tiles, 1, warps, **_kept(device, "both"))
     for step in (4096, 2048, 8192, 1024):
         yield _schedule(nest, {reduced.name: pow2(reduced.extent, step)}, 2, _warps(step, device, 16))
+
+
+def _held(nest: Nest, device: Device) -> Iterator[Schedule]:
+    """Rows, or columns beside each other or a matrix in the registers of a program: few warps, since all of them wait for each
+    other."""
+    held, columns = nest.role("held"), [a for a in nest.role("parallel") if a.contiguous]
+    if len(held) == 1 and not columns:
+        yield from _rows(nest.as_family("rows", held="reduced"), device)
+        return
+    tiles = {a.name: pow2(a.extent, _LONGEST_ROW) for a in held}
+    tiles |= {a.name: pow2(a.extent, 32) for a in columns[-1:] if len(held) == 1}
+    elements = prod(tiles.values())
+    if elements <= _LONGEST_ROW:
+        for per_lane in (16, 32, 8):
+            yield _schedule(nest, tiles, 1, _warps(elements, device, per_lane), **_kept(device, "both"))
 
 
 def _windows(nest: Nest, column: NestAxis, device: Device) -> Iterator[Schedule]:

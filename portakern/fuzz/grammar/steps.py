@@ -83,6 +83,20 @@ def states_in_steps(s: FuzzScope) -> Var:
                  UNIT.summed() | w.range.summed(), needs=line.needs)  # fmt: skip
 
 
+BALANCED = ("h_ / (1.0 + pk.sum(pk.abs(h_), axis={0}, keepdims=True))", "pk.tanh(h_ - pk.max(h_, axis={0}, keepdims=True))",
+            "h_ * 0.5 + pk.where(pk.iota(h_.shape, {0}) == i_, pk.sum(h_, axis={0}, keepdims=True), 0.25)")  # fmt: skip
+
+
+@production(1.5)
+def matrices_in_steps(s: FuzzScope) -> Var:
+    """A matrix whose rows and columns meet in turns; every step knows its number."""
+    x = s.number((2, 3), within=UNIT)
+    first, second = (pick(s.draw, BALANCED).format(axis) for axis in ((-1, -2) if chance(s.draw, 50) else (-2, -1)))
+    step = f"lambda h_, i_: ((lambda h_: {second})({first}), pk.sum(h_, axis=-1))"
+    how = ", reverse=True" if chance(s.draw, 35) else ""
+    return s.let(f"pk.scan({step}, {x}, pk.arange({pick(s.draw, MOST)}){how})[{pick(s.draw, (0, 0, 1))}]", UNIT.summed())
+
+
 @production(2.0)
 def products_in_steps(s: FuzzScope) -> Var:
     """A recurrent layer: its input through a matrix, and its state through another one."""
