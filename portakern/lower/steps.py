@@ -169,7 +169,7 @@ def _moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:
         inside = Arg(f"{arg.name}{n or ''}", t.TensorType(of.shape[1:], of.dtype) if lines else of)  # type: ignore[attr-defined]
         new[o] = (xs if lines else same).setdefault(o, inside)
     args = (*carries, *xs.values(), *same.values())
-    value = given.remap(new.__getitem__)
+    value = given.remap(new.__getitem__) if given.operands else replace(given)
     made: dict[Op, Op] = {**{a: a for a in args}, arg: value}
     ops = (value, *(inlined(o, made) for o in op.step.ops))
     return replace(op, xs=tuple(xs), captured=tuple(same), step=Block(args, ops))

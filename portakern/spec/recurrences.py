@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from portakern.ir.core import Arg, Block, Op, Result, Yield
@@ -233,7 +234,7 @@ def _block(args: Sequence[Arg], captured: Sequence[Op], ops: Sequence[Op], insid
 
     def made(op: Op) -> Op:
         if op not in new:
-            new[op] = op.remap(made)
+            new[op] = op.remap(made) if op.operands else replace(op)  # a constant that is used outside as well
             done.append(new[op])
         return new[op]
 
