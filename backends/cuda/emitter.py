@@ -164,6 +164,7 @@ def _of_chains(kernel: t.Kernel) -> bool:
 # ---- the headers a text needs ------------------------------------------------------------------------------------------
 
 _HELD = {
+    "ahead": ("ahead",),
     "atomic": ("store_add", "store_max"), "combine": ("combine", "reduce_own"), "dot": ("Accumulator", "StackedAccumulator"),
     "few_rows": ("few_rows", "few_rows_of"), "gather": ("gather", "along"),
     "pixels": ("part", "wide_part", "columns", "cross", "listed"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from portakern.emit.clike import TYPES, Dialect, KernelPlan, Printer
 from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Layout
-from portakern.emit.clike.printer import indented
+from portakern.emit.clike.printer import indented, wrapped
 from portakern.emit.clike.terms import ZERO, number
 
+from .ahead import Taken, read_ahead
 from .attention import (
     ComputedHere,
     Fetch,
@@ -203,10 +206,10 @@ class CudaPrinter(Printer):
                          + (f"  // {s.slots} slots" if s.slots > 1 else ""))
         return lines
 
-    def on_LoadTile(self, s: p.LoadTile) -> list[str]:
+    def loaded(self, s: p.LoadTile) -> str:
         template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
         word = "gather" if s.picks else "load_shifted" if by_rows(s.access) else "load"
-        return self.define(s.name, s.define, self.word(word, template, *self.address(s.access, pad=True), *s.picks))
+        return self.word(word, template, *self.address(s.access, pad=True), *s.picks)
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         if s.mode == "set" and by_rows(s.access) and not s.picks:
@@ -344,6 +347,9 @@ class CudaPrinter(Printer):
 
     def on_Loop(self, s: p.Loop) -> list[str]:
         """Few steps that only load and compute are unrolled, so that their loads are on their way together."""
+        steps, loads = read_ahead(s, self.plan)
+        if steps:
+            return self._reading_ahead(s, steps, loads)
         lines = super().on_Loop(s)
         count = _steps(s)
         if (count is None or count > UNROLLED) and self._thin(s):
@@ -351,6 +357,26 @@ class CudaPrinter(Printer):
         if count is None or count > UNROLLED:
             return lines
         return [f"#pragma unroll{f' {SLID}' if count > SLID and _moves(s) else ''}", *lines]
+
+    def _reading_ahead(self, s: p.Loop, steps: int, loads: Sequence[p.LoadTile | p.Scalar]) -> list[str]:
+        lines = [f"// What a step reads is on its way up to {steps} steps before it."]
+        turn, first = self.names.fresh("turn"), self.names.fresh(f"{s.var}_first")
+        taken: dict[p.Statement, Taken] = {}
+        for x in loads:
+            name = self.names.fresh(f"{x.name.removesuffix('_tile').removesuffix('_value')}_ahead")
+            read = self.loaded(x) if isinstance(x, p.LoadTile) else str(x.value)
+            before, after = self.word("ahead", str(steps), s.end, f"[&](int64_t {s.var}) {{\0}}").split("\0")
+            lines += [f"auto {name} = {before}", *indented(wrapped(f"return {read};")), f"{after};"]
+            taken[x] = Taken(x.name, x.dtype, name, turn, x.note)
+        end = number(s.end)
+        rest = [] if end is not None and end % steps == 0 else [f"if ({s.var} >= {s.end}) break;"]
+        body = [f"const int64_t {s.var} = {first} + {turn};", *rest, *self.statements([taken.get(x, x) for x in s.body]),
+                *(f"{x.ahead}.again({turn}, {s.var});" for x in taken.values())]  # fmt: skip
+        turns = ["#pragma unroll", f"for (int {turn} = 0; {turn} < {steps}; ++{turn}) {{", *indented(body), "}"]
+        return [*lines, f"for (int64_t {first} = 0; {first} < {s.end}; {first} += {steps}) {{", *indented(turns), "}"]
+
+    def on_Taken(self, s: Taken) -> list[str]:
+        return self.define(s.name, True, f"{s.ahead}.of[{s.turn}]")
 
     def _thin(self, s: p.Loop) -> bool:
         """A walk one by one, as over parts that are joined, in which a thread has an element or two: some steps unrolled let it

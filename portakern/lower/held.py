@@ -17,7 +17,7 @@ from portakern.ir.size import Size
 from portakern.lower.classes import AxisClass, Classes, axis_classes, meeting_themselves
 from portakern.lower.domain import Domain, merge, of_result, real
 from portakern.lower.kernel import NoSchedule, Request
-from portakern.lower.steps import LANES, VIEWS, on_arguments, waiting
+from portakern.lower.steps import LANES, VIEWS, moved_inside, on_arguments, waiting
 from portakern.lower.thin import sum_of_products
 from portakern.lower.uses import needed
 
@@ -45,6 +45,30 @@ def without_thin_products(op: tt.Recur) -> Op | None:
     ops = [o for o in needed([new[op.step.ops[-1]]]) if o not in op.step.args]
     made = replace(op, step=replace(op.step, ops=tuple(ops)))
     return made if step_of(made) is not None else None
+
+
+@rules.on(tt.Recur)
+def elementwise_inside(op: tt.Recur) -> Op | None:
+    """What is computed element by element is done by the step that reads it, and stored nowhere."""
+    _, elements, captured = op.given
+    turned = {x: made for x in op.xs if (made := _below(x)) is not None}
+    if turned:
+        made = replace(op, xs=tuple(turned.get(x, x) for x in op.xs))
+        return made if step_of(op) is not None else None
+    same = (pair for pair in zip(captured, op.captured, strict=True) if pair[1].operands)
+    inside = [(a, x, False) for a, x in same if isinstance(x, (*LANES, *VIEWS))]
+    inside += [(a, x, True) for a, x in zip(elements, op.xs, strict=True) if isinstance(x, LANES)]
+    if not inside or step_of(op) is None:
+        return None
+    moved = (moved_inside(op, *each) for each in inside)
+    return next((m for m in moved if step_of(m) is not None), None)
+
+
+def _below(x: Op) -> Op | None:
+    """A view of what is computed element by element, computed of views."""
+    if not isinstance(x, tt.Transpose) or not isinstance(x.x, LANES):
+        return None
+    return x.x.remap(lambda o: tt.Transpose(o, x.order) if tt.tensor_type(o).shape else o)
 
 
 def _of_a_vector(op: tt.Contract) -> bool:
@@ -123,8 +147,8 @@ def held_domain(request: Request, carries: int) -> Domain:
 
 def held_nest(request: Request, domain: Domain) -> Nest:
     """What its schedule is chosen by."""
-    longest = max(len(real(dims)) for dims in request.accesses())
-    full = [dims for dims in request.accesses() if len(real(dims)) == longest]
+    every = {c for run in domain.runs for c in run.classes}
+    full = [dims for dims in request.accesses() if every <= set(dims)]
     return request.nest("held", domain, 2 + len(full))
 
 

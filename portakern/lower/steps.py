@@ -122,10 +122,10 @@ def inside_the_step(op: t.Recur) -> Op | None:
     walked = is_walked(op)
     for arg, given in zip(captured, op.captured, strict=True):
         if _is_view(given) or _is_made_of_nothing(given) or (walked and isinstance(given, (*LANES, *VIEWS)) and given.operands):
-            return _moved_inside(op, arg, given, sequence=False)
+            return moved_inside(op, arg, given, sequence=False)
     for arg, given in zip(elements, op.xs, strict=True):
         if isinstance(given, LANES) and (walked or _is_made_of_nothing(given)):
-            return _moved_inside(op, arg, given, sequence=True)
+            return moved_inside(op, arg, given, sequence=True)
     return None
 
 
@@ -158,7 +158,7 @@ def same_in_every_step(op: t.Recur) -> Op | None:
     return replace(op, xs=xs, captured=(*op.captured, *once), step=Block(args, op.step.ops))
 
 
-def _moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:
+def moved_inside(op: t.Recur, arg: Op, given: Op, sequence: bool) -> t.Recur:
     """``op`` whose step computes ``arg`` from the operands of ``given``, all of them sequences if it is one (save scalars)."""
     carries, elements, captured = op.given
     xs, same = dict(zip(op.xs, elements, strict=True)), dict(zip(op.captured, captured, strict=True))

@@ -163,7 +163,12 @@ class StatementText(WalkText):
         step = "" if a.axis.tile == 1 else f", {self._tile(a.axis)}"
         apart = self._widened(loop) or (self._narrow(loop) and a.axis.tile == 1)
         counter = self.names.fresh(f"{a.name}_step") if apart else a.start
-        return counter, f"for {counter} in {f'tl.static_range({hi})' if self._few(loop) else f'range({lo}, {hi}{step})'}:"
+        if self._few(loop):
+            return counter, f"for {counter} in tl.static_range({hi}):"
+        stages = self.kernel.schedule.stages
+        if self.kernel.family == "recurrence" and stages > 1:  # asked for here, it is done for loads that no product takes, too
+            return counter, f"for {counter} in tl.range({lo}, {hi}{step}, num_stages={stages}):"
+        return counter, f"for {counter} in range({lo}, {hi}{step}):"
 
     def _narrow(self, loop: For) -> bool:
         """Whether a walk counts in 32 bits what others need in 64: its end is known to fit, or was computed so."""

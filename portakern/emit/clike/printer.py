@@ -134,8 +134,11 @@ class Printer:
         return self.define(s.name, s.define, self.word("fill", template, s.value))
 
     def on_LoadTile(self, s: p.LoadTile) -> list[str]:
+        return self.define(s.name, s.define, self.loaded(s))
+
+    def loaded(self, s: p.LoadTile) -> str:
         word = "gather" if s.picks else "load"
-        return self.define(s.name, s.define, self.word(word, self.place(s.place), *self.address(s.access, pad=True), *s.picks))
+        return self.word(word, self.place(s.place), *self.address(s.access, pad=True), *s.picks)
 
     def address(self, a: p.Access, pad: bool = False) -> list[PlanTerm]:
         return [a.origin, *a.strides, *a.left, *([a.pad] if pad and a.left and a.pad is not None else [])]
@@ -160,7 +163,7 @@ class Printer:
         locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
         order = [n for names in kinds.values() for n in names]
         made = {name: result for (_, name), result in zip(s.fields, s.results, strict=True)}
-        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(str(made[n]) for n in order)}}};")]
+        body = [*locals_, *wrapped(f"return {s.part}{{{', '.join(str(made[n]) for n in order)}}};")]
         call = self.word("combine", self.place(s.place), f"{s.part}{{{', '.join(order)}}}", "\0")
         before, after = call.split("\0")
         head = f"const {s.part} {s.name} = {before}[]({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
@@ -176,7 +179,7 @@ class Printer:
         members = "; ".join(f"{self.dialect.type(dtype)} {', '.join(name for _, name in same)}"
                             for dtype, same in groupby(s.members, lambda m: m[0]))
         locals_ = [f"const {self.dialect.type(dtype)} {name} = {text};" for dtype, name, text in s.locals]
-        body = [*locals_, *_wrapped(f"return {s.part}{{{', '.join(map(str, s.results))}}};")]
+        body = [*locals_, *wrapped(f"return {s.part}{{{', '.join(map(str, s.results))}}};")]
         join = f"static {self.dialect.member} {s.part} join({s.part} {s.sides[0]}, {s.part} {s.sides[1]}) {{"
         call = self.word("scan_by", f"{s.part}, {self.place(s.place)}", *s.values)
         struct = [f"{members};", join, *indented(body), "}"]
@@ -221,7 +224,7 @@ class Printer:
             return [line]
         call = self.word(word, self.place(s.place), "\0", *s.args)
         before, after = call.split("\0")
-        return [f"{head}{before}{capture}({params}) {{", *indented([*locals_, *_wrapped(body)]), f"}}{after};"]
+        return [f"{head}{before}{capture}({params}) {{", *indented([*locals_, *wrapped(body)]), f"}}{after};"]
 
     def mapping(self, s: p.Map) -> str:
         """The word for a map; a platform may have another one for results that the next statement alone reads."""
@@ -340,7 +343,7 @@ def indented(lines: Sequence[str]) -> list[str]:
     return ["    " + line if line else "" for line in lines]
 
 
-def _wrapped(line: str) -> list[str]:
+def wrapped(line: str) -> list[str]:
     """``line`` broken at a sensible place where it is too long."""
     if len(line) <= WIDTH - 16:
         return [line]
@@ -353,5 +356,5 @@ def _wrapped(line: str) -> list[str]:
             lowest, best = depth, n
     if best < 0:
         return [line]
-    rest = _wrapped("    " + line[best + 1 :])
+    rest = wrapped("    " + line[best + 1 :])
     return [line[:best], *rest]
