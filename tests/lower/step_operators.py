@@ -336,3 +336,13 @@ def down(a: T["B", "N", "N"], b: T["B", "N", "M"]):
         return pk.where(n[:, None] == i, rest[:, None, :], x), None
 
     return pk.scan(step, pk.zeros(b.shape), (n, pk.swapaxes(a, 0, 1), pk.swapaxes(b, 0, 1)))[0]
+
+
+@pk.operator
+def factored(a: T["B", "N", "N"]):
+    return pk.cholesky(a @ pk.swapaxes(a, -1, -2) + 4.0 * pk.cast(pk.iota(a.shape, -1) == pk.iota(a.shape, -2), a.dtype))
+
+
+@pk.operator
+def solved(a: T["B", "N", "N"], b: T["B", "N", "M"]):
+    return pk.solve_triangular(a * 0.2 + 4.0 * pk.cast(pk.iota(a.shape, -1) == pk.iota(a.shape, -2), a.dtype), b)

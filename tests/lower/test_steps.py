@@ -81,6 +81,8 @@ CASES = [
     (ops.numbered, dict(T=4, B=3, N=5), dict(reverse=True)),
     (ops.picked_out, dict(T=3, N=6), {}),
     (ops.down, dict(B=3, N=6, M=9), {}),
+    (ops.factored, dict(B=3, N=34), {}),
+    (ops.solved, dict(B=3, N=34, M=5), {}),
 ]
 
 
