@@ -21,7 +21,7 @@ from portakern.ir.tensor import tensor_type
 
 OPERATORS = Path(__file__).parent.parent / "tests" / "lower" / "step_operators.py"
 
-CASES: Sequence[tuple[str, dict[str, int]]] = (
+CASES: Sequence[tuple[str, dict[str, Any]]] = (
     ("selective", {"B": 8, "T": 2048, "D": 2048, "S": 16}),
     ("selective", {"B": 1, "T": 4096, "D": 2048, "S": 16}),
     ("delta", {"H": 128, "T": 2048, "K": 64, "V": 64}),
@@ -45,7 +45,7 @@ def balanced_by_torch(x: Any, steps: int) -> Any:
     return p
 
 
-def peer(name: str, values: dict[str, int]) -> Callable[..., Any] | None:
+def peer(name: str, values: dict[str, Any]) -> Callable[..., Any] | None:
     """The same by PyTorch, compiled where it is several operations."""
     import torch
 
