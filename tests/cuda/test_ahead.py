@@ -47,7 +47,7 @@ def test_large_tiles_are_read_less_far_ahead_or_not() -> None:
     assert steps == {4096: ["4"], 8192: ["2"], 16384: []}
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 9, None], ids=str)
+@pytest.mark.parametrize("length", [1, 3, 5, None], ids=str)
 def test_any_number_of_steps(length: int | None) -> None:
     sizes = {} if length is None else {"T": length}
     cases = ((ops.numbered, {"B": 3, "N": 20}), (ops.decayed, {"B": 3, "H": 20}), (looked_up, {"N": 20, "V": 7}))
