@@ -8,7 +8,7 @@ from portakern.gradients.rules import Contributions
 from portakern.ir import tensor as t
 from portakern.ir.core import Result
 from portakern.spec import contractions, views
-from portakern.spec.linear import CHOLESKY, SUBSTITUTION, solve_triangular
+from portakern.spec.linear import CHOLESKY, SUBSTITUTION, by_rows, solve_triangular
 from portakern.spec.traced import Traced, make
 
 
@@ -33,16 +33,12 @@ def _substitution(op: t.Recur, g: tuple[Traced | None, ...]) -> Contributions:
     a = _from_rows(Traced(rows))
     of_b = solve_triangular(_turned(a), g[0], lower=False, unit=unit)
     of_a = views.tril(-contractions.matmul(of_b, _turned(x)), -1 if unit else 0)
-    yield rows, _by_rows(of_a)
-    yield op.xs[2], _by_rows(of_b)
+    yield rows, by_rows(of_a)
+    yield op.xs[2], by_rows(of_b)
 
 
 def _turned(x: Traced) -> Traced:
     return views.swapaxes(x, -1, -2)
-
-
-def _by_rows(x: Traced) -> Traced:
-    return views.transpose(x, x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)
 
 
 def _from_rows(x: Traced) -> Traced:

@@ -140,9 +140,9 @@ def held_domain(request: Request, carries: int) -> Domain:
     seen, apart = request.accesses(), request.unmergeable()
     parallel = merge([c for c in order if not any(c in run for run in held)], "parallel", seen, apart)
     runs = [r for run in held for r in merge(run, "held", seen, apart)]
-    last = max((real(of_result(program, classes, n)) for n in range(carries)), key=len)[-1]
-    beside = [r for r in parallel if last in r.classes and len(runs) == 1]  # columns, whose elements lie side by side
-    return Domain([*(r for r in parallel if r not in beside), *runs, *beside], last if beside else held[-1][-1])
+    last = max((real(of_result(program, classes, n)) for n in range(carries)), key=len)[-1:]  # none of single numbers
+    beside = [r for r in parallel if last and last[0] in r.classes and len(runs) == 1]  # columns, which lie side by side
+    return Domain([*(r for r in parallel if r not in beside), *runs, *beside], last[0] if beside else held[-1][-1])
 
 
 def held_nest(request: Request, domain: Domain) -> Nest:

@@ -138,18 +138,18 @@ def _forwards(a: Traced, b: Traced, n: int, unit: bool) -> Traced:
 def _row_by_row(a: Traced, b: Traced, n: int, unit: bool) -> Traced:
     """The rows of x one after the other, of what is left of b when those before are taken off."""
     k = views.arange(n)
-    diagonal = () if unit else (_by_rows(pieces.diag(a)[..., None]),)
+    diagonal = () if unit else (by_rows(pieces.diag(a)[..., None]),)
 
     def step(x: Traced, of_row: tuple[Traced, ...]) -> tuple[Traced, None]:
         i, row, rest, *pivot = of_row
         rest = rest - reductions.sum(ew.where(k < i, row, 0.0)[..., None] * x, axis=-2)
         return ew.where(k[:, None] == i, (rest / pivot[0] if pivot else rest)[..., None, :], x), None
 
-    given = (k, _by_rows(a), _by_rows(b), *diagonal)
+    given = (k, by_rows(a), by_rows(b), *diagonal)
     return steps(step, views.zeros(b.shape, b.dtype), given, adjoint=SUBSTITUTION)[0]
 
 
-def _by_rows(x: Traced) -> Traced:
+def by_rows(x: Traced) -> Traced:
     """``x`` [..., n, m] with its rows in front."""
     return views.transpose(x, x.ndim - 2, *range(x.ndim - 2), x.ndim - 1)
 

@@ -346,3 +346,9 @@ def factored(a: T["B", "N", "N"]):
 @pk.operator
 def solved(a: T["B", "N", "N"], b: T["B", "N", "M"]):
     return pk.solve_triangular(a * 0.2 + 4.0 * pk.cast(pk.iota(a.shape, -1) == pk.iota(a.shape, -2), a.dtype), b)
+
+
+@pk.operator
+def of_one_number(x: T["T", "N"]):
+    """A state without dims, which is summed with a sequence."""
+    return pk.scan(lambda s, x_t: (pk.tanh(pk.sum(s * x_t)), s), 0.5, x)

@@ -83,6 +83,7 @@ CASES = [
     (ops.down, dict(B=3, N=6, M=9), {}),
     (ops.factored, dict(B=3, N=34), {}),
     (ops.solved, dict(B=3, N=34, M=5), {}),
+    (ops.of_one_number, dict(T=4, N=19), {}),
 ]
 
 
