@@ -352,3 +352,15 @@ def solved(a: T["B", "N", "N"], b: T["B", "N", "M"]):
 def of_one_number(x: T["T", "N"]):
     """A state without dims, which is summed with a sequence."""
     return pk.scan(lambda s, x_t: (pk.tanh(pk.sum(s * x_t)), s), 0.5, x)
+
+
+@pk.operator
+def joined_before(x: T["T", "N"], y: T["T", "M"]):
+    """Two states that share no axis; each step changes both and joins what they were before."""
+    def step(state, xs):
+        a, b = state
+        x_t, y_t = xs
+        return (pk.tanh(a + x_t * pk.mean(b)), pk.tanh(b - y_t * pk.max(a))), pk.sum(a) + pk.sum(b)
+
+    (a, b), shown = pk.scan(step, (pk.zeros(x.shape[1:]), pk.zeros(y.shape[1:]) + 0.5), (x, y))
+    return a, b, shown

@@ -84,6 +84,7 @@ CASES = [
     (ops.factored, dict(B=3, N=34), {}),
     (ops.solved, dict(B=3, N=34, M=5), {}),
     (ops.of_one_number, dict(T=4, N=19), {}),
+    (ops.joined_before, dict(T=3, N=13, M=7), {}),
 ]
 
 

@@ -147,12 +147,25 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
             if node.lanes > 1:
                 self.vector = (node.axis, node.lanes)
                 self.left = None if self.full(axis, node.lanes) else f"{end} - {c}"
+            old = self.named_before(node)
             self.block(node.body, node.accumulate)
             for r, total in sums.items():
                 self.accumulate(r, total)
+            for arg in old:
+                del self.names[arg]
             self.vector, self.left = outer
         for r, total in sums.items():
             self.finish_sum(r, total)
+
+    def named_before(self, node: Walk) -> list[Op]:
+        """Carried values that a reduction takes as they are, which it does when the body has overwritten them: they are named."""
+        stores = (n.what for n in node.body if isinstance(n, Write) and isinstance(n.what, LocalStore))
+        overwritten = {store.storage for store in stores if store.carried}
+        old = dict.fromkeys(source(r.x) for r in node.accumulate)
+        found = [o for o in old if isinstance(o, Arg) and o not in self.names and self.storage.get(o) in overwritten]
+        for op in found:
+            self.define(op, self.value(op))
+        return found
 
     def full(self, axis: Axis, lanes: int) -> bool:
         return divides(lanes, axis.extent) and (axis.kind == "whole" or axis.tile % lanes == 0)

@@ -83,6 +83,17 @@ def states_in_steps(s: FuzzScope) -> Var:
                  UNIT.summed() | w.range.summed(), needs=line.needs)  # fmt: skip
 
 
+@production(1.0)
+def numbers_in_steps(s: FuzzScope) -> Var:
+    """A single number that is joined with all of an element, and what is made of that."""
+    line = _line(s)
+    new = pick(s.draw, ("pk.tanh(pk.mean(x_ * h_))", "pk.max(pk.tanh(x_) - h_)", "pk.sigmoid(h_) * pk.min(pk.tanh(x_))"))
+    shown = pick(s.draw, ("h_", f"x_ * ({new})", "pk.max(x_) - h_"))
+    start = f"pk.cast(pk.full((), 0.5), {line.x}.dtype)"
+    return s.let(f"pk.scan(lambda h_, x_: ({new}, {shown}), {start}, {line.text}{_how(s, line)})[1]",
+                 UNIT | line.x.range.summed(), needs=line.needs)  # fmt: skip
+
+
 BALANCED = ("h_ / (1.0 + pk.sum(pk.abs(h_), axis={0}, keepdims=True))", "pk.tanh(h_ - pk.max(h_, axis={0}, keepdims=True))",
             "h_ * 0.5 + pk.where(pk.iota(h_.shape, {0}) == i_, pk.sum(h_, axis={0}, keepdims=True), 0.25)")  # fmt: skip
 
