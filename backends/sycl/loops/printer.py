@@ -157,8 +157,8 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
         for r, total in sums.items():
             self.finish_sum(r, total)
 
-    def named_before(self, node: Walk) -> list[Op]:
-        """Carried values that a reduction takes as they are, which it does when the body has overwritten them: they are named."""
+    def named_before(self, node: Walk) -> list[Arg]:
+        """Names carried values that a reduction takes as they are: it does so when the body has overwritten them."""
         stores = (n.what for n in node.body if isinstance(n, Write) and isinstance(n.what, LocalStore))
         overwritten = {store.storage for store in stores if store.carried}
         old = dict.fromkeys(source(r.x) for r in node.accumulate)
