@@ -257,18 +257,19 @@ def descendants(root: int) -> list[int]:
 def held(root: int) -> list[int]:
     """Stops a process and all that it has started, which cannot start more then; their numbers.
 
-    A signal takes a moment to stop who runs, and until then it may start others or let them go on: so it is looked again until
-    all of them stand still and none is new.  Raises :class:`PortakernError` where that does not come to an end.
+    A signal takes a moment to stop who runs, and until then it may start others, let them go on, or end and leave its children
+    to one whose list has been read: so only a look that begins when all known ones stand still, and finds no new one, is the
+    last.  Raises :class:`PortakernError` where that does not come to an end.
     """
     found: list[int] = []
     until = time.monotonic() + _END_S
     while time.monotonic() < until:
+        running = [pid for pid in found if not _waits(pid)]
         new = [pid for pid in (root, *_family(root)) if pid not in found]
-        found += new
-        running = [pid for pid in found if pid in new or not _waits(pid)]
-        if not running:
+        if not (running or new):
             return found
-        for pid in running:
+        found += new
+        for pid in (*running, *new):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGSTOP)
         time.sleep(5e-5)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from portakern.errors import CompileError, ToolMissing
+from portakern.tools import process as processes
 from portakern.tools.process import find_tool, is_running, run_tool
 
 
@@ -96,3 +97,25 @@ def test_a_child_left_behind_does_not_hold_up_the_result():
     result = run_tool(["sh", "-c", "sleep 20 & echo $!"])
     assert time.monotonic() - started < 10
     os.kill(int(result.stdout), 9)
+
+
+def test_a_child_whose_parent_ends_while_it_is_looked_for_is_stopped_too(monkeypatch: pytest.MonkeyPatch):
+    """Lists of children are read one after the other: a grandchild moves from one that is not read yet to one that was."""
+    root, child, grandchild = 101, 102, 103
+    running, looks = {root, child, grandchild}, 0
+
+    def family(_: int) -> list[int]:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the list of the root has been read, that of the child has not
+            running.discard(child)
+        return [child] if looks <= 2 else [child, grandchild]
+
+    def stop(pid: int, _: int) -> None:
+        if pid != child:  # which is on its way out
+            running.discard(pid)
+
+    monkeypatch.setattr(processes, "_family", family)
+    monkeypatch.setattr(processes, "_waits", lambda pid: pid not in running)
+    monkeypatch.setattr(processes.os, "kill", stop)
+    assert processes.held(root) == [root, child, grandchild] and not running
