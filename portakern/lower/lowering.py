@@ -15,7 +15,8 @@ from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
 from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.size import Size, Sym, product, quotients
-from portakern.lower import held, regular, searches, steps
+from portakern.lower import at_once, held, regular, searches, steps
+from portakern.lower.asked import asked_only
 from portakern.lower.associative import lower_associative
 from portakern.lower.attention import lower_attention
 from portakern.lower.chain import lower_chain
@@ -101,8 +102,11 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    loops = steps.rules + held.rules
-    stepped = canonicalise(program, loops if picks else loops + searches.rules + regular.rules)
+    loops = steps.rules + held.rules + at_once.rules
+    rules = loops if picks else loops + searches.rules + regular.rules
+    stepped = canonicalise(program, rules)
+    while (smaller := asked_only(stepped)) is not stepped:
+        stepped = canonicalise(smaller, rules)
     simplified = simplify(stepped, reach, picks, run, shares, step, columns, planes)
     if halves and (halved := with_halves(simplified, heads)) is not simplified:
         simplified = simplify(halved, reach, picks, run, shares, step, columns, planes)

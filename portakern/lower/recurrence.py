@@ -17,7 +17,7 @@ from portakern.ir.core import Op
 from portakern.ir.schedule import LOWERED_OPTIONS, Nest
 from portakern.lower.domain import Domain
 from portakern.lower.elementwise import elementwise_domain
-from portakern.lower.held import held_domain, held_nest
+from portakern.lower.held import held_domain, held_nest, held_runs
 from portakern.lower.kernel import Frame, Request, along, at_most, covered, grid
 from portakern.lower.loops import Loop
 from portakern.lower.rows import operand_coords, reduce_tile
@@ -27,8 +27,7 @@ def lower_recurrence(request: Request, loop: Loop, line: str) -> t.Kernel:
     """The kernel of a walked loop, in which the steps run along the axis ``line``."""
     program, count = request.program, len(loop.before)
     folds = [op for op in program.body.ops if isinstance(op, tt.Fold)]
-    domain = held_domain(request, count) if folds else None
-    domain, nest = (domain, held_nest(request, domain)) if domain else _nest(request)
+    domain, nest = _held(request, count) if held_runs(program, request.classes, count) else _lanes(request)
     schedule = request.choose(replace(nest, steps=loop.length))
     held, parallel = domain.role("held"), [r for r in domain.runs if r.role != "held"]
     if cut := [r.name for r in held if not covered(r, schedule)]:
@@ -76,7 +75,12 @@ def _number(frame: Frame, arg: Op, loop: Loop, line: str) -> Op:
     return frame.b.add(t.Binary("sub", frame.b.add(t.Extent(loop.length - 1, dtype)), number)) if loop.reverse else number
 
 
-def _nest(request: Request) -> tuple[Domain, Nest]:
+def _held(request: Request, carries: int) -> tuple[Domain, Nest]:
+    domain = held_domain(request, carries)
+    return domain, held_nest(request, domain)
+
+
+def _lanes(request: Request) -> tuple[Domain, Nest]:
     """The axes of lanes that never meet, cut up as elementwise work is."""
     domain, family = elementwise_domain(request)
     live = 1 + sum(1 for a in request.program.args if tt.tensor_type(a).shape)

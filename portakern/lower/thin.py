@@ -16,7 +16,7 @@ from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, product
-from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, TensorProgram, Transpose, Windows, tensor_type
+from portakern.ir.tensor import Contract, Convert, Expand, Fold, Map, Reshape, TensorProgram, Transpose, Windows, tensor_type
 from portakern.lower.classes import unshared
 from portakern.lower.kernel import always
 from portakern.lower.split import Stage
@@ -86,7 +86,8 @@ def sum_of_products(op: Contract) -> Op:
     walked = tuple(range(free, free + summed))
     left_dims, right_dims = range(batch + left), (*range(batch), *range(batch + left, free))
     whole = Expand(lhs, shape, (*left_dims, *walked)), Expand(rhs, shape, (*right_dims, *walked))
-    return _cast(Fold("sum", Map("mul", whole), walked), op.dtype)
+    every, ones = Map("mul", whole), all(s == 1 for s in shape[free:])
+    return _cast((Reshape(every, shape[:free]) if walked else every) if ones else Fold("sum", every, walked), op.dtype)
 
 
 def _ordered(x: Op, order: tuple[int, ...], dtype: str) -> Op:

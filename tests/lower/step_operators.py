@@ -121,6 +121,17 @@ def running_softmax(x: T["T", "B", "N"]):
 
 
 @pk.operator
+def shown_apart(x: T["T", "B", "N"]):
+    """Lanes of the carry do not meet, those of the input alone do."""
+    def step(h, x_t):
+        h = h * 0.5 + x_t
+        return h, pk.max(x_t, axis=-1)
+
+    last, shown = pk.scan(step, pk.zeros(x.shape[1:], x.dtype), x)
+    return last, shown
+
+
+@pk.operator
 def begun_in_pieces(x: T["N", "N"], outer: int = 2):
     """Carries that begin with pieces and what is filled in between, once and in every turn of a loop around it."""
     def inner(h, _):
