@@ -683,6 +683,7 @@ class Language:
     ``multiplies``: whether it has products of matrices of these integers, summed in those; where not, they are sums of rows.
     ``joins``: whether two neighbouring dims of an array may be seen as one, by their sizes and how many dims lie inside of
     them.  Where memory has the last two dims in tiles, that may be another array, which something must make.
+    ``holds_parts``: a block that walks steps may hold a part of an axis, along which what is shown is summed part by part.
     ``partial``: it does not have every operation; of another language a rule that is missing is a fault.
     ``shares_process``: its compiler and its kernels may be in one process with those of other languages that say so, under the
     environments of all of them, so that what is imported and measured there is so once.
@@ -731,6 +732,7 @@ class Language:
     units: Callable[[Device, str], bool] = lambda device, dtype: True
     multiplies: Callable[[Device, str, str], bool] = lambda device, dtype, summed: True
     joins: Callable[[Size, Size, int], bool] = lambda outer, inner, inside: True
+    holds_parts: bool = True
     partial: bool = False
     shares_process: bool = False
     preload: tuple[str, ...] = ()

@@ -51,6 +51,7 @@ pallas = Language(
     multiplies=lambda device, dtype, summed: bool(device.matrix_for(dtype)),
     least_step=128,
     joins=joins,
+    holds_parts=False,
     sorts=SORTED,
     shares_arrays=False,  # a kernel owns its outputs
     strided=False,  # jax's arrays have no strides

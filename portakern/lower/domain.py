@@ -19,10 +19,11 @@ from portakern.lower.uses import users_of
 
 @dataclass(frozen=True)
 class Run:
-    """Axis classes that run as one axis; mostly a single one."""
+    """Axis classes that run as one axis; mostly a single one, of which a block may have a part of ``length`` elements."""
 
     classes: tuple[AxisClass, ...]
     role: str
+    length: int = 0
 
     @property
     def name(self) -> str:
@@ -30,7 +31,7 @@ class Run:
 
     @property
     def extent(self) -> Size:
-        return product(tuple(c.extent for c in self.classes))
+        return self.length or product(tuple(c.extent for c in self.classes))
 
 
 class Domain:

@@ -1,8 +1,8 @@
-"""Loops whose lanes meet where a block can hold them: what a step reduces lies along axes of which each block has all.
+"""Loops whose lanes meet where a block can hold them: which these are, and what their steps compute of sequences alone.
 
 A state-space model sums its state against the weights of a step, the delta rule reads what its state has for a key before it
 writes there, a normalised recurrence divides by the length of its state.  Their carries stay in registers from step to step as
-those of lanes do that never meet; only the axes that are reduced are not cut up.
+those of lanes do that never meet.  Which axes a block then has all of: :mod:`portakern.lower.held_axes`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from dataclasses import replace
 from portakern.ir import tensor as tt
 from portakern.ir.core import Arg, Op, Yield, yielded
 from portakern.ir.rewrite import Rules
-from portakern.ir.schedule import Nest
-from portakern.ir.size import Size
-from portakern.lower.classes import AxisClass, Classes, axis_classes, meeting_themselves
-from portakern.lower.domain import Domain, merge, of_result, real
-from portakern.lower.kernel import NoSchedule, Request
+from portakern.lower.classes import axis_classes
+from portakern.lower.domain import real
+from portakern.lower.held_axes import LEAST, is_holdable, late_axes
 from portakern.lower.steps import LANES, VIEWS, is_walked, moved_inside, on_arguments, waiting
 from portakern.lower.thin import sum_of_products
 from portakern.lower.uses import needed
@@ -119,8 +117,7 @@ def step_of(op: tt.Recur) -> tt.TensorProgram | None:
             return None
     results, args = (*op.gives[0], *op.gives[1]), {a: a for a in op.step.args}
     made = on_arguments(tt.TensorProgram("step", op.step, ()), args, results, ("",) * len(results), walked=True)
-    classes = axis_classes(made, {})
-    return made if held_runs(made, classes, len(op.init)) else None
+    return made if is_holdable(made, axis_classes(made, {}), len(op.init)) else None
 
 
 def sums_within(op: tt.Recur) -> set[Op]:
@@ -130,11 +127,13 @@ def sums_within(op: tt.Recur) -> set[Op]:
     early = [f for f in folds if f not in late]
     if not early or len(early) == len(folds) or step_of(op) is None:
         return set()
-    classes = axis_classes(tt.TensorProgram("step", op.step, ("",) * len(yielded(op.step))), {})
+    step = tt.TensorProgram("step", op.step, ("",) * len(yielded(op.step)))
+    classes = axis_classes(step, {})
     along = {f: set(real(classes.of_operand(f, 0)[a] for a in f.axes)) for f in folds}
     met = set().union(*(along[f] for f in folds if f in late))
-    fits = math.prod(c.extent for c in met if isinstance(c.extent, int)) <= MOST_HELD
-    return {f for f in early if fits and along[f] <= met}
+    cut = late_axes(step, classes, len(op.init))
+    held = math.prod(min(c.extent, LEAST) if c in cut else c.extent for c in met if isinstance(c.extent, int))
+    return {f for f in early if held <= MOST_HELD and along[f] <= met}
 
 
 def _is_reshape(op: Op, late: set[Op]) -> bool:
@@ -143,65 +142,3 @@ def _is_reshape(op: Op, late: set[Op]) -> bool:
         return False
     before, after = ([s for s in shape if s != 1] for shape in (tt.tensor_type(op.x).shape, op.shape))
     return before == after or (op not in late and isinstance(op.x, Arg))
-
-
-def held_runs(step: tt.TensorProgram, classes: Classes, carries: int) -> list[list[AxisClass]]:
-    """The axes of which a block has all, in order of memory, those that are always reduced together as one: what a step
-    reduces, of which the first results are its carries, and what some results have and others have not.  None where lanes meet
-    in another way than along them."""
-    folds = [op for op in step.body.ops if isinstance(op, tt.Fold)]
-    results = [of_result(step, classes, n) for n in range(len(step.results))]
-    over = [set(real(classes.of_operand(f, 0)[a] for a in f.axes)) for f in folds]
-    every = {c for dims in results for c in real(dims)}
-    held = set().union(*over) | {c for c in every if any(c not in dims for dims in results)}
-    parallel = every - held
-    if meeting_themselves(step, classes) or not all(isinstance(c.extent, int) for c in held):
-        return []
-    place: dict[Op, list[AxisClass]] = {a: real(dims) for a, dims in zip(step.args[:carries], results, strict=False)}
-    for op in step.body.ops:
-        for number, operand in enumerate(op.operands):
-            if operand in place and not isinstance(op, Yield) and real(classes.of_operand(op, number)) != place[operand]:
-                return []
-        if isinstance(op, tt.Map | tt.Fold) and not set(real(classes.of(op))) <= held | parallel:
-            return []
-    longest = max(results, key=len)
-    order = dict.fromkeys(c for dims in (longest, *(classes.of_operand(f, 0) for f in folds)) for c in dims if c in held)
-    runs: dict[tuple[bool, ...], list[AxisClass]] = {}
-    for c in order:
-        runs.setdefault(tuple(c in axes for axes in over), []).append(c)
-    return list(runs.values())
-
-
-# ---- the axes of their kernel ----------------------------------------------------------------------------------------------
-
-
-def held_domain(request: Request, carries: int) -> Domain:
-    """The axes of a kernel that walks such a loop."""
-    program, classes = request.program, request.classes
-    held = held_runs(program, classes, carries)
-    order = real(c for n in range(len(program.results)) for c in of_result(program, classes, n))
-    seen, apart = request.accesses(), request.unmergeable()
-    parallel = merge([c for c in order if not any(c in run for run in held)], "parallel", seen, apart)
-    runs = [r for run in held for r in merge(run, "held", seen, apart)]
-    last = max((real(of_result(program, classes, n)) for n in range(carries)), key=len)[-1:]  # none of single numbers
-    beside = [r for r in parallel if last and last[0] in r.classes and len(runs) == 1]  # columns, which lie side by side
-    return Domain([*(r for r in parallel if r not in beside), *runs, *beside], last[0] if beside else held[-1][-1])
-
-
-def held_nest(request: Request, domain: Domain) -> Nest:
-    """What its schedule is chosen by."""
-    every = {c for run in domain.runs for c in run.classes}
-    full = [dims for dims in request.accesses() if every <= set(dims)]
-    return request.nest("held", domain, 2 + len(full))
-
-
-def is_held(request: Request, carries: int, length: Size) -> bool:
-    """Whether the backend has tiles in which a block holds what meets in a loop of so many steps."""
-    domain = held_domain(request, carries)
-    if len(domain.role("held")) > 2:
-        return False
-    nest = replace(held_nest(request, domain), steps=length)
-    try:
-        return request.choose(nest).covers(nest.role("held"))
-    except NoSchedule:
-        return False

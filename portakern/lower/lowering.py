@@ -27,7 +27,8 @@ from portakern.lower.domain import array_types, of_result
 from portakern.lower.elementwise import lower_elementwise
 from portakern.lower.grouped import lower_grouped
 from portakern.lower.halves import with_halves
-from portakern.lower.held import is_held, step_of
+from portakern.lower.held import step_of
+from portakern.lower.held_axes import held_axes
 from portakern.lower.kernel import Choose, Joins, Lowered, NoSchedule, Request, always
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
@@ -83,7 +84,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
           units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always,
-          joins: Joins = always, default: Choose | None = None) -> Program:  # fmt: skip
+          joins: Joins = always, default: Choose | None = None, holds_parts: bool = True) -> Program:  # fmt: skip
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -96,7 +97,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     dtypes loads may take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype are
     summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as one,
     by their sizes and how many dims lie inside of them.  ``default`` answers as ``choose`` does, for a nest that is only asked
-    about, before it is known whether there will be such a kernel.
+    about, before it is known whether there will be such a kernel, and ``holds_parts`` is whether a block that walks steps may
+    have a part of an axis that it sums along (:mod:`held_axes`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -119,7 +121,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     hints = {a: tuple(n.lower() for n in dims) for a, dims in (names or {}).items()}
     arrays = _arrays(program, frozenset(program.scalars), facts)
     making = _Making(program, choose, facts, hints, {a.name for a in arrays}, shares, picks, units, joins,
-                     default or choose)
+                     default or choose, holds_parts)
     making.all(making.planned(_peel(simplified), {}))
     arrays = [replace(a, init=making.pieces[a.name].fill) if a.name in making.pieces else a for a in arrays]
     result = Program(program.name, (*arrays, *making.between(program.outputs)), tuple(making.kernels), tuple(making.repeats),
@@ -160,8 +162,10 @@ class _Making:
     """Kernels of a program under construction."""
 
     def __init__(self, program: tt.TensorProgram, choose: Choose, facts: Facts | None, names: Mapping[str, tuple[str, ...]],
-                 taken: set[str], shares: bool, picks: bool, units: Units, joins: Joins, default: Choose) -> None:  # fmt: skip
+                 taken: set[str], shares: bool, picks: bool, units: Units, joins: Joins, default: Choose,
+                 holds_parts: bool) -> None:  # fmt: skip
         self.shares, self.picks, self.units, self.joins, self.default = shares, picks, units, joins, default
+        self.holds_parts = holds_parts
         self.name, self.choose, self.facts = program.name, choose, facts
         self.scalars = frozenset(program.scalars)
         self.names = dict(names)
@@ -197,7 +201,7 @@ class _Making:
         if step is None:
             return False
         request = Request(self.name, step, axis_classes(step, {}), self.default, self.scalars, self.facts, joins=self.joins)
-        return is_held(request, len(loop.init), loop.length)
+        return held_axes(request, len(loop.init), loop.length, self.holds_parts) is not None
 
     def _stages(self, program: tt.TensorProgram, lines: Lines, outputs: tuple[str, ...]) -> list[Planned]:
         names = self._names_in(lines)
@@ -303,7 +307,7 @@ class _Making:
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
                           stage.placed, item.lines, self.joins)  # fmt: skip
         if item.loop is not None:
-            return Lowered((lower_recurrence(request, item.loop, item.line),))
+            return lower_recurrence(request, item.loop, item.line, self.default, self.holds_parts)
         if stage.family == "attention":
             return lower_attention(request, stage)
         return FAMILIES[stage.family](request)

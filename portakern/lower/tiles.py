@@ -208,7 +208,7 @@ class TileWriter:
         return self.load(op, tt.tensor_type(op).shape, coords)
 
     def load(self, op: Arg, shape: tuple[Size, ...], coords: Coordinates) -> Op:
-        shape, coords = self._in_line(op.name, shape, coords)
+        shape, coords = self.in_line(op.name, shape, coords)
         fill = next((c.fill for c in coords if isinstance(c, Reaching)), None)
         first = self.arrays.args.get(op.name)
         by_dims = first is not None and getattr(first.of, "shape", ()) == shape and any(isinstance(c, Part) for c in coords)
@@ -228,7 +228,7 @@ class TileWriter:
         crossed = any(len(self.b.dims(*i.axes)) > 1 for i in indices)
         return sorted(axes, key=lambda a: self.b.axis[a].kind != "loop") if crossed else None
 
-    def _in_line(self, name: str, shape: tuple[Size, ...], coords: Coordinates) -> tuple[tuple[Size, ...], Coordinates]:
+    def in_line(self, name: str, shape: tuple[Size, ...], coords: Coordinates) -> tuple[tuple[Size, ...], Coordinates]:
         """``shape`` and ``coords`` in the whole of an array that the stage has one element of."""
         line = self.lines.get(name)
         if line is None:
@@ -352,7 +352,7 @@ class TileWriter:
                           in zip(coords, place.steps, place.offsets, place.moved, strict=True))
             if any(moved and isinstance(c, Part) for c, moved in zip(coords, place.moved, strict=True)):
                 where = tuple(_separate(c) if isinstance(c, Part) else c for c in where)  # pixels, each at its own place
-        view, indices = collapse(*self._in_line(name, shape, where))
+        view, indices = collapse(*self.in_line(name, shape, where))
         value = self.b.cast(self.value(op, coords if tt.tensor_type(op).shape else ()), self.arrays.dtype(name))
         order = [*dict.fromkeys(a for i in indices for a in i.axes)]
         dims = self.b.dims(*order)
