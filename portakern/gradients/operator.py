@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from portakern.dtypes import DTYPES
-from portakern.errors import UsageError
+from portakern.errors import PortakernError, UsageError
 from portakern.gradients.program import PREFIX, differentiated, float_outputs
 from portakern.ir.core import Arg, Block, Yield
 from portakern.ir.rewrite import canonicalise
@@ -71,11 +71,6 @@ class Gradient(Operator):
         numbers = {i.name for i in self.forward.scalars}
         return {**{n: a for n, a in given.items() if n not in numbers}, **made, **{n: given[n] for n in numbers}}
 
-    def _arrays(self, args: Mapping[str, Arg], params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
-                sizes: Mapping[str, int]) -> dict[str, Traced]:  # fmt: skip
-        """As they are in memory: the forward takes what is packed out of its bytes."""
-        return {n: Traced(a) for n, a in args.items()}
-
 
 def _at(of: TensorType, sizes: Mapping[str, int]) -> TensorType:
     return TensorType(tuple(substitute(s, sizes) for s in of.shape), of.dtype)
@@ -100,9 +95,16 @@ def grad(op: Operator, wrt: Iterable[str] | str | None = None, save: Iterable[st
 
 
 def _representative(forward: Operator) -> TensorProgram:
-    """The forward under its default parameters, which says what its outputs are."""
-    dtype = "bf16" if "bf16" in forward.dtypes else forward.dtypes[0]
-    return forward.trace(forward.typical.params, dtype, dict.fromkeys(forward.stars, 1), _numbers(forward.typical.dims))
+    """The forward under its default parameters, which says what its outputs are: in 16 bits, where what is f32 whatever its
+    inputs are is told from the others, or in the first dtype that it can be traced in, beside inputs of dtypes of their own."""
+    asked = sorted(forward.dtypes, key=lambda d: d != "bf16")
+    for dtype in asked:
+        try:
+            return forward.trace(forward.typical.params, dtype, dict.fromkeys(forward.stars, 1), _numbers(forward.typical.dims))
+        except PortakernError:
+            if dtype == asked[-1]:
+                raise
+    raise UsageError(f"{forward.name} has no dtypes")
 
 
 def _numbers(dims: Mapping[str, Any]) -> dict[str, int]:

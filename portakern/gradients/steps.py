@@ -39,7 +39,7 @@ def _(op: t.Recur, g: tuple[Traced | None, ...], walk: Walk) -> Contributions:
 
     _, began = scan(forward, tuple(init), tuple(xs), op.length, op.reverse) if n else ((), ())
     floats = [i for i in range(n) if _is_float(op.init[i])]
-    lasts = [_given(g[i], op.init[i]) for i in floats]
+    lasts = [_summed(g[i], op.init[i]) for i in floats]
     shown = [i for i, y in enumerate(g[n:]) if y is not None]
     outside = [c for c, o in enumerate(op.captured) if walk.active(o)]
     moving = [x for x, o in enumerate(op.xs) if walk.active(o)]
@@ -55,7 +55,7 @@ def _(op: t.Recur, g: tuple[Traced | None, ...], walk: Walk) -> Contributions:
         for place, i in enumerate(shown):
             given[n + i] = x[n + m + place]
         shares = shares_of_block(op.step, args, given)
-        new = [_given(_total(shares[i]), op.init[i]) for i in floats]
+        new = [_summed(_total(shares[i]), op.init[i]) for i in floats]
         tell: list[Traced] = [_given(_total(shares[n + i]), x[n + i].op) for i in moving]
         behind.clear()
         for place, c in enumerate(outside):
@@ -90,6 +90,12 @@ def _wide(x: Traced) -> str:
 
 def _given(g: Traced | None, of: Op) -> Traced:
     return g if g is not None else views.zeros(tensor_type(of).shape, tensor_type(of).dtype)
+
+
+def _summed(g: Traced | None, of: Op) -> Traced:
+    """What is added to in every step, in the dtype that sums are made in, whatever those of its shares are."""
+    found = _given(g, of)
+    return ew.cast(found, _wide(Traced(of)))
 
 
 def _total(shares: Sequence[Traced]) -> Traced | None:

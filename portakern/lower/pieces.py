@@ -18,6 +18,7 @@ from portakern.ir.tensor import (
     PadWith,
     Slice,
     Transpose,
+    Windows,
     tensor_type,
 )  # fmt: skip
 
@@ -71,6 +72,21 @@ def the_whole_in_one_piece(op: Assemble) -> Op | None:
     (offsets, steps), *more = op.places
     whole = tensor_type(op.parts[0]).shape == op.shape and all(o == 0 for o in offsets) and all(s == 1 for s in steps)
     return op.parts[0] if whole and not more else None
+
+
+@views.on(Assemble)
+def without_empty_pieces(op: Assemble) -> Op | None:
+    kept = [(p, place) for p, place in zip(op.parts, op.places, strict=True) if 0 not in tensor_type(p).shape]
+    if len(kept) == len(op.parts) or 0 in op.shape:
+        return None
+    if not kept and op.fill is not None:
+        return Expand(Literal(op.fill, tensor_type(op).dtype), op.shape, ())
+    return assembled([p for p, _ in kept], op.shape, [place for _, place in kept], op.fill, op)
+
+
+@views.on(Windows)
+def windows_along_nothing(op: Windows) -> Op | None:
+    return None if op.dims else op.x
 
 
 @views.on(Assemble)
