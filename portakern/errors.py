@@ -6,6 +6,8 @@ Every error has a ``kind``, a short stable word that scripts may test (it is the
 
 from __future__ import annotations
 
+import traceback
+
 
 class PortakernError(Exception):
     """Base of everything portakern raises on purpose.
@@ -54,6 +56,14 @@ def _restore(
     PortakernError.__init__(error, kind, message, hint, where)
     vars(error).update(extra)
     return error
+
+
+def defect(error: Exception) -> PortakernError:
+    """An exception that nobody foresaw as an error of kind ``defect``, with its place."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.filename.rsplit('/portakern/', 1)[-1]}:{place.lineno}"
+    return PortakernError("defect", f"{type(error).__name__}: {error} (raised at {where})",
+                          hint="this is a defect of portakern or of the backend; please report it")
 
 
 class _Kinded(PortakernError):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from portakern.errors import PortakernError, UsageError
+from portakern.errors import PortakernError, UsageError, defect
 from portakern.tools.processors import processors
 from portakern.version import __version__
 
@@ -47,6 +47,9 @@ _BY_WORKERS = ("bench", "check", "compare", "build")
 _ENOUGH = 4
 """Processors for both to do so at once; on two, ``bench`` of two languages took a second longer."""
 
+TRACEBACK = "PORTAKERN_TRACEBACK"
+"""The variable with which a command shows the whole traceback of what nobody foresaw."""
+
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -80,13 +83,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         if error.errno not in _NO_ROOM:
-            raise
+            return _unforeseen(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"portakern: the output cannot be written: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("portakern: interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        return _unforeseen(error)
+
+
+def _unforeseen(error: Exception) -> int:
+    """Says what went wrong, and where; a report of it wants the whole way there."""
+    if os.environ.get(TRACEBACK):
+        raise error
+    print(f"portakern: {defect(error)}; {TRACEBACK}=1 shows the way there", file=sys.stderr)
+    return 1
 
 
 def _dispatch(argv: list[str]) -> int:

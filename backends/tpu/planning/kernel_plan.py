@@ -37,6 +37,7 @@ from .loops import Phase, ReportMissing, carried_through, phases_of, straighten
 from .picks import loads_of_indices, picked_text
 from .pieces import Assembly
 from .row_groups import RowGroup, row_group_of
+from .stored_taps import with_taps_one_by_one
 from .taps import TapLoop, with_taps
 from .windows import is_windowed, window_access
 
@@ -151,7 +152,7 @@ def plan_kernel(kernel: Kernel, name: str, constants: dict[str, int], report: Re
     """Decide everything about ``kernel``.  ``constants`` collects the named block sizes of the source; ``assemblies`` are
     arrays that it may store pieces of."""
     causal = causal_axes(kernel)
-    kernel = with_taps(by_powers_of_two(straighten(with_last_values_picked(without_scans(kernel)))))
+    kernel = with_taps(with_taps_one_by_one(by_powers_of_two(straighten(with_last_values_picked(without_scans(kernel))))))
     phases = phases_of(kernel.body, report)
     spans = {a.name: _span(a, constants) for a in kernel.axes}
     layout = LayoutAssignment(kernel)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from math import prod
 
 from portakern.device import Device
@@ -301,7 +302,7 @@ class Values:
             picked = [(i.gather, size) for i, size in zip(op.indices, access.view.shape, strict=True) if i.gather >= 0]
             conditions += [found_text(op.gathers[number], size, self.shapes.spans) for number, size in picked]
         if conditions:
-            both = conditions[0] if len(conditions) == 1 else infix("&", *conditions)
+            both = reduce(lambda one, other: infix("&", one, other), conditions)
             rows = place[0]
             # Mosaic has no 16-bit masks for fewer rows than a tile of 32-bit values has, nor for rows that a tap has shifted.
             shifted = bool(access.window) and bool(access.window[-2].taps)

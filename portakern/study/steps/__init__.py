@@ -5,11 +5,12 @@ compares it with the oracle.  They are separate calls because they want differen
 that takes its process down loses nothing of what was known before.
 """
 
+from portakern.errors import defect
 from portakern.study.steps.binary import build, cached_binary, compile_cached, compiled
 from portakern.study.steps.environments import build_environment, run_environment, shared_environment
 from portakern.study.steps.estimates import estimated_peers, kept_estimate, with_estimate
 from portakern.study.steps.judgement import check, judged, load, loaded
-from portakern.study.steps.outcome import Build, defect, guarded
+from portakern.study.steps.outcome import Build, guarded
 from portakern.study.steps.runners import held_by_one, install_hint, runner_for, runner_part, simulator_of
 from portakern.study.steps.source import (
     Emission,

@@ -17,12 +17,13 @@ from portakern.backend import (
 )
 from portakern.errors import (
     PortakernError,
+    defect,
 )
 from portakern.ir.program import Program
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study.row import estimate_dict
-from portakern.study.steps.outcome import Build, defect
+from portakern.study.steps.outcome import Build
 from portakern.study.steps.source import emission_for
 from portakern.study.work import Work
 from portakern.tools.cache import Cache, digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from portakern.backend import (
 )
 from portakern.errors import (
     PortakernError,
+    defect,
 )
 from portakern.study.operations import Operation
 from portakern.study.row import Row
@@ -41,11 +41,3 @@ def guarded(row: Row, step: Callable[[], Build]) -> Build:
         return Build(row.failed(error))
     except Exception as error:
         return Build(row.failed(defect(error)))
-
-
-def defect(error: Exception) -> PortakernError:
-    """An unforeseen exception as an error with its place."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{place.filename.rsplit('/portakern/', 1)[-1]}:{place.lineno}"
-    return PortakernError("defect", f"{type(error).__name__}: {error} (raised at {where})",
-                          hint="this is a defect of portakern or of the backend; please report it")
