@@ -68,6 +68,8 @@ def _taps_of(index: Index, size: Size, op: Load, kernel: Kernel) -> Term | None:
     along = [t for t in index.terms if t.axis in tile_type(op).axes]
     if len(index.terms) < 2 or not along or len(op.dims) < 2 or index.gather >= 0:
         return None
+    if any(kernel.axis[t.axis].kind == "loop" for t in index.terms if t not in along):
+        return None  # taps that are walked, or unrolled (:mod:`.taps`)
     if _is_side_by_side(index, along, size, kernel):
         return None
     few = [t for t in along if _is_covered(t, kernel) and int(kernel.axis[t.axis].extent) <= MOST]  # type: ignore[arg-type]

@@ -192,13 +192,23 @@ def test_cores_do_not_share_an_axis_along_which_a_block_is_stored_again(order: s
     assert {d.axes[0]: d.semantics for d in plan.grid} == {"m": "parallel", "n": "arbitrary"}
 
 
-def test_windows_along_more_axes_than_a_tile_has_are_refused() -> None:
+def windows_behind_rows(taps: int) -> pk.Operator:
     @pk.operator
     def op(x: pk.Tensor["M", "N"]):
-        return pk.transpose(pk.windows(x, 3) * 2.0, (1, 0, 2))
+        return pk.transpose(pk.windows(x, taps) * 2.0, (1, 0, 2))
 
+    return op
+
+
+def test_windows_along_more_axes_than_a_tile_has_are_loaded_tap_by_tap() -> None:
+    text = str(pk.emit(windows_behind_rows(3), "pallas:v6e", dtype="f32", M=37, N=16))
+    assert text.count("jnp.where(") == 2
+    assert all(f"lambda i_on: (i_on{tap}, 0, 0))" in text for tap in ("", " + 1", " + 2"))
+
+
+def test_windows_of_many_taps_along_more_axes_than_a_tile_has_are_refused() -> None:
     with pytest.raises(MissingRuleError, match="cannot emit op") as caught:
-        pk.emit(op, "pallas:v6e", M=37, N=16)
+        pk.emit(windows_behind_rows(80), "pallas:v6e", M=37, N=100)
     assert "windows of x along more than two axes of a tile" in str(caught.value)
 
 
