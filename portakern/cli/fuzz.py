@@ -87,8 +87,9 @@ def _again(targets: str, jobs: int, files: list[Path], emits: bool) -> int:
     from portakern.fuzz.report import tried
     from portakern.fuzz.workshop import Workshop
 
+    wrong = False
     with Workshop(targets, jobs, emits=emits) as workshop:
-        found = again(workshop, files)
-    for file, results in found.items():
-        options.show(tried(file, results, emits))
-    return 1 if any(o.status == FOUND for results in found.values() for _, each in results for o in each) else 0
+        for file, results in again(workshop, files):
+            options.show(tried(file, results, emits), flush=True)
+            wrong |= any(o.status == FOUND for _, each in results for o in each)
+    return int(wrong)

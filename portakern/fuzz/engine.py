@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -316,8 +316,14 @@ def _outcome(line: Mapping[str, Any]) -> TargetOutcome:
                    tuple(line["families"]), (), line.get("seconds", 0.0), frozenset(line["reached"]))  # fmt: skip
 
 
-def again(workshop: Workshop, files: Iterable[Path]) -> dict[Path, list[tuple[FuzzProgram, list[TargetOutcome]]]]:
-    """The cases of files as findings and the corpus are, tried once more."""
-    programs = {file: programs_of(file) for file in files}
-    found = workshop.run([p for each in programs.values() for p in each])
-    return {file: [(p, found[p.digest]) for p in each] for file, each in programs.items()}
+TOGETHER = 16
+"""Files that are tried at once, so that what is known of others is told meanwhile."""
+
+
+def again(workshop: Workshop, files: Iterable[Path]) -> Iterator[tuple[Path, list[tuple[FuzzProgram, list[TargetOutcome]]]]]:
+    """The cases of files as findings and the corpus are, tried once more, in their order."""
+    programs = [(file, programs_of(file)) for file in files]
+    for at in range(0, len(programs), TOGETHER):
+        some = programs[at : at + TOGETHER]
+        found = workshop.run([p for _, each in some for p in each])
+        yield from ((file, [(p, found[p.digest]) for p in each]) for file, each in some)

@@ -46,8 +46,17 @@ def test_an_error_is_printed_without_a_traceback(command: list[object], capsys: 
     assert capsys.readouterr().err == "portakern: clang exited with status 1\n  hint: read the log\n"
 
 
-def test_a_defect_keeps_its_traceback(command: list[object]):
+def test_a_defect_is_said_with_its_place(command: list[object], capsys: pytest.CaptureFixture[str]):
+    command[0] = ZeroDivisionError("nothing to divide by")
+    assert cli.main(["probe"]) == 1
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: nothing to divide by (raised at" in said and "test_frame.py:" in said
+    assert "report it" in said and "PORTAKERN_TRACEBACK=1" in said and "Traceback" not in said
+
+
+def test_a_defect_shows_its_traceback_where_that_is_asked_for(command: list[object], monkeypatch: pytest.MonkeyPatch):
     command[0] = ZeroDivisionError()
+    monkeypatch.setenv("PORTAKERN_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["probe"])
 
