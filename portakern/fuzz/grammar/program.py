@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from portakern.dtypes import DTYPES as KNOWN
 from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar.draws import Draw, chance, pick
 from portakern.fuzz.grammar.scope import FuzzScope, Refused, Var, tokens
@@ -17,7 +18,7 @@ from portakern.ir.core import Op
 
 MOST_STATEMENTS = 8
 DTYPES = {"f32": 50.0, "bf16": 30.0, "f16": 10.0, "f64": 2.0}
-ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", *DTYPES)
+ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", "gradient", *DTYPES)
 """What a program is tried with, beside the productions that made it."""
 
 
@@ -70,8 +71,16 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     share = 10 * weights.get("open_dim", 1.0)
     opened = frozenset(n for d, n in dims.items() if d in plain and (d in wished or chance(draw, share)))
     params = {names[v.number]: v.value for v in kept if v.kind == "param"}
-    case = FuzzCase(render(kept, outputs, names, dims), {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
-    return replace(case, features=_features(case, kept, outputs, scale))
+    gradient = _has_gradient(kept, outputs) and chance(draw, 8 * weights.get("gradient", 1.0))
+    text = render(kept, outputs, names, dims, gradient)
+    case = FuzzCase(text, {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
+    return replace(case, features=_features(case, kept, outputs, scale) | ({"gradient"} if gradient else set()))
+
+
+def _has_gradient(kept: Sequence[Var], outputs: Sequence[Var]) -> bool:
+    """Whether there are floats to differentiate, and to differentiate for."""
+    arrays = [v for v in kept if v.kind == "input"]
+    return all(any(KNOWN[v.value.type.dtype].is_float for v in side) for side in (arrays, outputs))
 
 
 def _outputs(draw: Draw, scope: FuzzScope, weights: Mapping[str, float]) -> list[Var]:

@@ -21,8 +21,9 @@ def live(variables: Sequence[Var], outputs: Iterable[Var]) -> list[Var]:
     return [v for v in variables if v.number in wanted]
 
 
-def render(variables: Sequence[Var], outputs: Sequence[Var], names: Mapping[int, str], dims: Mapping[str, str]) -> str:
-    """The module that live ``variables`` make, under ``names`` of theirs and of their ``dims``."""
+def render(variables: Sequence[Var], outputs: Sequence[Var], names: Mapping[int, str], dims: Mapping[str, str],
+           gradient: bool = False) -> str:  # fmt: skip
+    """The module that live ``variables`` make, under ``names`` of theirs and of their ``dims``; of its ``gradient``."""
     inputs = [v for kind in ("input", "scalar", "param") for v in variables if v.kind == kind]
     signature = ", ".join(f"{names[v.number]}: {_annotation(v, dims)}" for v in inputs)
     # The dim that bounds an index may be of an array that is gone.
@@ -40,6 +41,7 @@ def render(variables: Sequence[Var], outputs: Sequence[Var], names: Mapping[int,
         f"def {ENTRY}({signature}):",
         *(f"    {names[v.number]} = {renamed(v.text, names)}" for v in body),
         f"    return {last}",
+        *(["", "", f"{ENTRY} = pk.grad({ENTRY})"] if gradient else []),
     ]
     return "\n".join(lines) + "\n"
 
