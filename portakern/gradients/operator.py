@@ -97,14 +97,15 @@ def grad(op: Operator, wrt: Iterable[str] | str | None = None, save: Iterable[st
 def _representative(forward: Operator) -> TensorProgram:
     """The forward under its default parameters, which says what its outputs are: in 16 bits, where what is f32 whatever its
     inputs are is told from the others, or in the first dtype that it can be traced in, beside inputs of dtypes of their own."""
-    asked = sorted(forward.dtypes, key=lambda d: d != "bf16")
+    asked = dict.fromkeys((*sorted(forward.dtypes, key=lambda d: d != "bf16"), "f32", "f16", "f64"))
+    first: PortakernError | None = None
     for dtype in asked:
         try:
             return forward.trace(forward.typical.params, dtype, dict.fromkeys(forward.stars, 1), _numbers(forward.typical.dims))
-        except PortakernError:
-            if dtype == asked[-1]:
-                raise
-    raise UsageError(f"{forward.name} has no dtypes")
+        except PortakernError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def _numbers(dims: Mapping[str, Any]) -> dict[str, int]:

@@ -13,7 +13,7 @@ import portakern as pk
 from portakern.errors import PortakernError, SpecError, UsageError
 from portakern.ir.core import format_function
 from portakern.ir.oracle import evaluate
-from portakern.ir.tensor import Contract, Fold, Recur, Scatter
+from portakern.ir.tensor import Contract, Fold, Recur, Scatter, tensor_type
 from portakern.ir.text import parse_function
 from portakern.spec.load import operator_names
 from tests.gradients import made_up
@@ -236,3 +236,14 @@ def test_an_input_that_is_called_as_a_gradient_is_refused() -> None:
 
     with pytest.raises(PortakernError, match="taken has an input d_out"):
         pk.grad(taken)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_an_input_of_a_dtype_of_its_own_decides_in_which_the_operator_can_be_asked(dtype: str):
+    """Its carry would be f32 in bf16, which is no dtype that the step gives."""
+    def op(x: pk.Tensor["T", "N"], z: Any):
+        return pk.scan(lambda h, x_t: (h * 0.5 + pk.tanh(x_t) * z,) * 2, pk.zeros(x.shape[1:], x.dtype), x)[1]
+
+    op.__annotations__["z"] = pk.Tensor["N", getattr(pk, dtype)]
+    made = pk.grad(pk.operator(op)).program({"T": 3, "N": 5}, {}, dtype)
+    assert made.outputs == ("d_x", "d_z") and {tensor_type(r).dtype for r in made.results} == {dtype}
