@@ -56,7 +56,7 @@ def _(op: t.Recur, g: tuple[Traced | None, ...], walk: Walk) -> Contributions:
             given[n + i] = x[n + m + place]
         shares = shares_of_block(op.step, args, given)
         new = [_summed(_total(shares[i]), op.init[i]) for i in floats]
-        tell: list[Traced] = [_given(_total(shares[n + i]), x[n + i].op) for i in moving]
+        tell = [ew.cast(_given(_total(shares[n + i]), x[n + i].op), x[n + i].type.dtype) for i in moving]
         behind.clear()
         for place, c in enumerate(outside):
             for share in shares[n + m + c]:
@@ -70,7 +70,7 @@ def _(op: t.Recur, g: tuple[Traced | None, ...], walk: Walk) -> Contributions:
     lines = (*began, *xs, *(g[n + i] for i in shown))
     last, told = scan(step, (*lasts, *totals), lines, op.length, not op.reverse)
     for place, i in enumerate(floats):
-        yield op.init[i], last[place]
+        yield op.init[i], ew.cast(last[place], tensor_type(op.init[i]).dtype)
     for place, i in enumerate(moving):
         yield op.xs[i], told[place]
     for place, c in enumerate(outside):
