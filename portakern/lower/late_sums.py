@@ -40,7 +40,10 @@ class LateSums:
             return False
         fold, cuts = self.folds[number]
         name, dtype = self.request.program.outputs[number], wide(tt.tensor_type(fold).dtype)
-        shape, coords = frame.w.in_line(name, tt.tensor_type(fold).shape, frame.domain.coords(frame.classes_of(number)))
+        own, here = tt.tensor_type(fold).shape, frame.domain.coords(frame.classes_of(number))
+        whole = zip(*frame.w.in_line(name, own, here), self._places(name, len(own)), strict=True)
+        kept = [(size, c) for size, c, place in whole if place is None or place.terms]
+        shape, coords = tuple(size for size, _ in kept), tuple(c for _, c in kept)
         counts = tuple(c.part.extent for c in cuts)
         fresh = self._fresh(frame, f"{self.request.name}_{name}_parts")
         array = Array(fresh, t.BufferType((*counts, *shape), dtype), "temporary")
@@ -50,6 +53,14 @@ class LateSums:
         frame.b.store(frame.b.fit(frame.w.known[fold], dims), frame.arrays.view(array.name, view), indices)
         self.parts[number] = array
         return True
+
+    def _places(self, name: str, own: int) -> tuple[t.Index | None, ...]:
+        """Where along each dim of the array ``name`` a step has its element, of which it knows ``own`` dims itself.  Steps of
+        loops around this one are no axes of its kernel; an array of parts belongs to one of them."""
+        line = self.request.lines.get(name)
+        if line is None:
+            return (None,) * own
+        return line.places if line.leading is None else (*line.leading, *(None,) * own)
 
     def _fresh(self, frame: Frame, name: str) -> str:
         while name in frame.arrays.types:
@@ -69,5 +80,8 @@ class LateSums:
         dtype, name = tt.tensor_type(program.results[number]).dtype, program.outputs[number]
         ops = [whole] if dtype == of.dtype else [whole, whole := tt.Convert(whole, dtype)]
         made = tt.TensorProgram(program.name, Block((parts,), (*ops, Yield((whole,)))), (name,))
-        return replace(self.request, name=f"{self.request.name}_join_{name}", program=made, lines={},
+        line = self.request.lines.get(name)
+        around = tuple(None if p is not None and p.terms else p for p in line.places) if line is not None else ()
+        lines = {name: replace(line, places=around)} if line is not None and any(p is not None for p in around) else {}
+        return replace(self.request, name=f"{self.request.name}_join_{name}", program=made, lines=lines,
                        classes=axis_classes(made, {}))  # fmt: skip

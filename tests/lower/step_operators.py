@@ -375,3 +375,38 @@ def joined_before(x: T["T", "N"], y: T["T", "M"]):
 
     (a, b), shown = pk.scan(step, (pk.zeros(x.shape[1:]), pk.zeros(y.shape[1:]) + 0.5), (x, y))
     return a, b, shown
+
+
+@pk.operator
+def shown_sums(x: T["B", "T", "N"], a: T["N"]):
+    """Lanes that meet only in what is shown, as a sum and as a maximum."""
+    def step(h, x_t):
+        h = h * a + x_t
+        return h, (pk.sum(h * h, axis=-1), pk.max(h, axis=-1))
+
+    last, (squares, largest) = pk.scan(step, pk.zeros((x.shape[0], x.shape[2])), x, axis=1)
+    return last, squares, largest
+
+
+@pk.operator
+def of_a_batch(x: T["B", "T", "N"], a: T["N"]):
+    """A sum along the first axis."""
+    def step(h, x_t):
+        h = h * a + x_t
+        return h, pk.sum(h, axis=0)
+
+    return pk.scan(step, pk.zeros((x.shape[0], x.shape[2])), x, axis=1)
+
+
+@pk.operator
+def sums_in_turns(x: T["S", "B", "T", "N"], w: T["B", "B"], a: T["N"]):
+    """A loop that shows sums inside of a loop of products."""
+    def outer(h, rows):
+        def step(g, row):
+            g = g * a + row
+            return g, pk.sum(g, axis=-1)
+
+        last, shown = pk.scan(step, w @ h, rows, axis=1)
+        return last, shown
+
+    return pk.scan(outer, pk.zeros((x.shape[1], x.shape[3])), x)

@@ -44,32 +44,11 @@ def test_the_gradient_of_the_delta_rule_is_two_kernels() -> None:
 # ---- sums in parts -------------------------------------------------------------------------------------------------------
 
 
-@pk.operator
-def shown_sums(x: T["B", "T", "N"], a: T["N"]):
-    """Lanes that meet only in what is shown, as a sum and as a maximum."""
-    def step(h, x_t):
-        h = h * a + x_t
-        return h, (pk.sum(h * h, axis=-1), pk.max(h, axis=-1))
-
-    last, (squares, largest) = pk.scan(step, pk.zeros((x.shape[0], x.shape[2])), x, axis=1)
-    return last, squares, largest
-
-
-@pk.operator
-def of_a_batch(x: T["B", "T", "N"], a: T["N"]):
-    """A sum along the first axis."""
-    def step(h, x_t):
-        h = h * a + x_t
-        return h, pk.sum(h, axis=0)
-
-    return pk.scan(step, pk.zeros((x.shape[0], x.shape[2])), x, axis=1)
-
-
 @pytest.mark.parametrize(("operator", "dims", "parts"), [
     (pk.grad(ops.selective), dict(B=2, T=3, D=192, S=16), (6,)),  # of 32
     (pk.grad(ops.selective), dict(B=2, T=3, D=10 * 13, S=16), (5,)),  # of 26
-    (shown_sums, dict(B=2, T=3, N=1100), (4,)),  # of 275
-    (of_a_batch, dict(B=1200, T=2, N=3), (3,)),
+    (ops.shown_sums, dict(B=2, T=3, N=1100), (4,)),  # of 275
+    (ops.of_a_batch, dict(B=1200, T=2, N=3), (3,)),
 ], ids=lambda x: getattr(x, "name", None))  # fmt: skip
 def test_what_is_summed_to_be_shown_is_shown_in_parts(operator: Operator, dims: dict[str, int], parts: tuple[int, ...]) -> None:
     made = agrees(operator, dims)
@@ -79,19 +58,25 @@ def test_what_is_summed_to_be_shown_is_shown_in_parts(operator: Operator, dims: 
     assert [k.family for k in joining] == ["rows"] * len(shown)
 
 
+def test_parts_in_a_loop_around_belong_to_a_turn_of_it() -> None:
+    made = agrees(ops.sums_in_turns, dict(S=3, B=2, T=5, N=1100))
+    (parts,) = [a for a in made.arrays if a.name.endswith("_parts")]
+    assert len(made.repeats) == 1 and sorted(parts.type.shape) == [2, 4, 5]  # type: ignore[union-attr]
+
+
 def test_what_a_block_holds_anyway_has_no_parts() -> None:
-    assert len(kernels(shown_sums, dict(B=2, T=64, N=100)).kernels) == 1
-    program = shown_sums.program(dict(B=2, T=64, N=1100), {}, "f32")
+    assert len(kernels(ops.shown_sums, dict(B=2, T=64, N=100)).kernels) == 1
+    program = ops.shown_sums.program(dict(B=2, T=64, N=1100), {}, "f32")
     assert len(lower(program, choose, holds_parts=False).kernels) == 1
 
 
 def test_a_length_without_divisors_is_held_as_it_is_or_shown_element_by_element() -> None:
-    assert [k.family for k in agrees(shown_sums, dict(B=2, T=3, N=1109)).kernels] == ["recurrence"]
+    assert [k.family for k in agrees(ops.shown_sums, dict(B=2, T=3, N=1109)).kernels] == ["recurrence"]
 
     def small(nest: Nest) -> Schedule:
         return Schedule(tuple((a.name, 8 if a.role in ("held", "reduced") else 1) for a in nest.axes))
 
-    made = lower(shown_sums.program(dict(B=2, T=3, N=1109), {}, "f32"), small)  # every element is a part
+    made = lower(ops.shown_sums.program(dict(B=2, T=3, N=1109), {}, "f32"), small)  # every element is a part
     assert [k.family for k in made.kernels] == ["recurrence", "rows", "rows"]
 
 
