@@ -7,14 +7,17 @@ such a place as they go; a language that looks indices up in a memory of their o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from portakern.ir.core import Arg, Op
 from portakern.ir.oracle import apply
 from portakern.ir.rewrite import Rules
-from portakern.ir.size import product
+from portakern.ir.size import Size, product
 from portakern.ir.tensor import (
+    Assemble,
     Concat,
     Convert,
     DimSize,
@@ -94,3 +97,89 @@ def _part(op: Gather, first: int, step: int, count: int, size: int) -> Op:
     starts[op.axis], stops[op.axis], steps[op.axis] = low, low + abs(step) * (count - 1) + 1, abs(step)
     part = Slice(op.x, tuple(starts), tuple(stops), tuple(steps), loc=op.loc)
     return Flip(part, (op.axis,), loc=op.loc) if step < 0 else part
+
+
+# ---- taps of windows ---------------------------------------------------------------------------------------------------------
+
+TAPS = 64
+"""Elements of a dim at which an array is taken apart at most."""
+
+
+@rules.on(Gather)
+def tap_by_tap(op: Gather) -> Op | None:
+    """An array of pieces for each element of one other dim, as the gradient of windows has it: at tap k element i is picked
+    from a place that i and k make up, or lies outside."""
+    shape = tensor_type(op).shape
+    if not op.zipped or isinstance(op.indices, Arg) or not isinstance(shape[op.axis], int):
+        return None
+    along = {op.axis, *_dims_of(op.indices, {})}
+    taps = along - {op.axis}
+    if len(taps) != 1 or not isinstance(count := shape[tap := taps.pop()], int) or count > TAPS:
+        return None
+    places = _numbers(_restricted(op.indices, along), {})
+    if places is None:
+        return None
+    by_tap = np.moveaxis(places, (tap, op.axis), (0, 1)).reshape(count, -1)
+    parts = [_of_tap(op, tap, k, [int(p) for p in line]) for k, line in enumerate(by_tap)]
+    return None if None in parts else Concat(tuple(p for p in parts if p is not None), tap, loc=op.loc)
+
+
+def _dims_of(op: Op, known: dict[Op, set[int]]) -> set[int]:
+    """The dims along which an array of integers may change; all where that is not known."""
+    if op not in known:
+        of = tensor_type(op)
+        match op:
+            case Iota(axis=axis):
+                known[op] = {axis}
+            case Literal() | DimSize():
+                known[op] = set()
+            case Map() | Convert():
+                known[op] = {d for x in op.operands for d in _dims_of(x, known)}
+            case Expand(x=x, dims=dims):
+                known[op] = {dims[d] for d in _dims_of(x, known)}
+            case _:
+                known[op] = set(range(of.rank))
+    return known[op]
+
+
+def _restricted(op: Op, along: set[int]) -> Op:
+    """``op`` at the first element of the dims that are not ``along``."""
+    match op:
+        case Iota(shape=shape):
+            return replace(op, shape=_only(shape, along))
+        case Map() | Convert():
+            return op.remap(lambda x: _restricted(x, along))
+        case Expand(x=x, shape=shape, dims=dims):
+            inside = {n for n, d in enumerate(dims) if d in along}
+            return replace(op, x=_restricted(x, inside), shape=_only(shape, along))
+    return op
+
+
+def _only(shape: Sequence[Size], along: set[int]) -> tuple[Size, ...]:
+    return tuple(n if d in along else 1 for d, n in enumerate(shape))
+
+
+def _of_tap(op: Gather, tap: int, number: int, places: Sequence[int]) -> Op | None:
+    """What is picked at element ``number`` of dim ``tap``, where those inside of the array are one run, equally far apart."""
+    of, shape = tensor_type(op.x), tensor_type(op).shape
+    size, whole = of.shape[op.axis], _one(shape, tap)
+    if not isinstance(size, int):
+        return None
+    inside = [i for i, p in enumerate(places) if 0 <= p < size]
+    if not inside:
+        return Expand(Literal(op.fill, of.dtype), whole, ())
+    found = [places[i] for i in inside]
+    steps = {b - a for a, b in pairwise(inside)} or {1}
+    if len(steps) != 1 or found != list(range(found[0], found[0] + len(found))):
+        return None
+    starts, stops = [0] * len(shape), list(of.shape)
+    starts[tap], stops[tap] = number, number + 1
+    starts[op.axis], stops[op.axis] = found[0], found[0] + len(found)
+    part = Slice(op.x, tuple(starts), tuple(stops), (1,) * len(shape), loc=op.loc)
+    offsets = tuple(inside[0] if d == op.axis else 0 for d in range(len(shape)))
+    apart = tuple(steps.copy().pop() if d == op.axis else 1 for d in range(len(shape)))
+    return Assemble((part,), whole, offsets, apart, op.fill, loc=op.loc)
+
+
+def _one(shape: Sequence[Size], dim: int) -> tuple[Size, ...]:
+    return tuple(1 if d == dim else n for d, n in enumerate(shape))

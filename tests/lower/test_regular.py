@@ -71,3 +71,34 @@ def test_runs_are_parts(op: Any, params: dict[str, int], parts: int):
 @pytest.mark.parametrize("op", [outside, shuffled, given])
 def test_others_are_gathered(op: Any):
     assert "gather(" in str(rewritten(op)[1])
+
+
+# ---- taps of windows -----------------------------------------------------------------------------------------------------
+
+
+@operator
+def windows_of_lines(x: T["M", "N"]):
+    return pk.windows(x, 3)
+
+
+@operator
+def windows_apart(x: T["M", "N"]):
+    return pk.windows(x, 4, stride=2, dilation=3)
+
+
+@operator
+def no_line(x: T["M", "N"]):
+    return pk.take_along(x, pk.iota(x.shape, 1) * pk.iota(x.shape, 0) % 5, 1)
+
+
+@pytest.mark.parametrize("op", [windows_of_lines, windows_apart])
+def test_what_windows_are_the_gradient_of_is_pieces_for_each_tap(op: Any):
+    """No element is compared with all the others."""
+    program, made = rewritten(pk.grad(op))
+    assert "gather(" in str(program) and "gather(" not in str(made)
+    given = {a.name: np.random.default_rng(0).standard_normal(a.type.shape) for a in program.args}
+    np.testing.assert_allclose(evaluate(made, given)["d_x"], evaluate(program, given)["d_x"], rtol=1e-12)
+
+
+def test_places_that_are_no_run_are_gathered():
+    assert "gather(" in str(rewritten(no_line)[1])

@@ -55,12 +55,14 @@ _SCALARS_BESIDES = 4096
 
 
 def typical(program: Program, fits: Callable[[Mapping[str, int]], bool] = lambda _: True) -> tuple[tuple[str, int], ...]:
-    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device.  ``fits``
-    says whether its kernels have room for what they keep besides."""
-    large = (dict.fromkeys(program.sizes, size) for size in _TYPICAL)
-    sizes = next((s for s in large if fits(s) and all(_held(program.shape(a.name, s)) <= _MOST for a in program.arrays)),
-                 dict.fromkeys(program.sizes, _TYPICAL[-1]))  # fmt: skip
-    return tuple(sizes.items())
+    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device, or the
+    smallest ones that leave every array elements.  ``fits`` says whether its kernels have room for what they keep besides."""
+    tried = [dict.fromkeys(program.sizes, size) for size in _TYPICAL]
+    shapes = [[program.shape(a.name, s) for a in program.arrays] for s in tried]
+    empty = [sum(size < 1 for shape in every for size in shape) for every in shapes]
+    filled = [n for n, count in enumerate(empty) if count == min(empty)]
+    held = (n for n in filled if fits(tried[n]) and all(_held(shape) <= _MOST for shape in shapes[n]))
+    return tuple(tried[next(held, filled[-1])].items())
 
 
 def _held(shape: Sequence[int]) -> int:

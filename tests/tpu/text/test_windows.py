@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+import portakern as pk
 from portakern.errors import MissingRuleError
 from portakern.study import steps
 from portakern.study.work import Problem, works
@@ -52,3 +53,13 @@ def test_rows_that_begin_inside_a_native_tile_are_refused() -> None:
     assert "pl.Element(48)" in text(operators.conv2d, sizes, ow=32)
     with pytest.raises(MissingRuleError, match="begin inside a native tile"):
         text(operators.conv2d, sizes, ow=8)
+
+
+def test_open_sizes_are_compiled_for_what_windows_leave_something_of() -> None:
+    """libtpu ends its process where a dim is -1."""
+    @pk.operator
+    def op(x: pk.Tensor["N", "H", "W", 3], w: pk.Tensor[3, 3, 3, 3]):
+        return pk.conv(x, w)
+
+    (work,) = works(Problem(op, {"N": 144, "H": 15, "W": pk.dynamic}, {}), [target("v6e")], ["f32"])
+    assert dict(dict(steps.emit(work)[0].options)["typical"]) == {"W": 4}  # the least power of two above 3 - 1
