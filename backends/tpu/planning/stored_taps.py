@@ -46,6 +46,10 @@ def _taken_apart(op: Load, kernel: Kernel) -> list[Op]:
     where = Broadcast(coord, op.dims)
     made: list[Op] = [coord, where]
     total: Op | None = None
+    if op.pad is not None:  # what the tile has beyond the taps
+        pad = Const(op.pad, tile_type(op).dtype)
+        total = Broadcast(pad, op.dims)
+        made += [pad, total]
     for number in range(int(kernel.axis[taps.axis].extent)):  # type: ignore[arg-type]
         indices = tuple(_at(i, taps, number) for i in op.indices)
         row = replace(op, indices=indices, dims=dims)
@@ -66,7 +70,7 @@ def _taps_of(index: Index, size: Size, op: Load, kernel: Kernel) -> Term | None:
     """The taps of ``index``, in a dim of ``size``, that lie along the tile where its positions do not, or so that they cannot
     be put side by side with them."""
     along = [t for t in index.terms if t.axis in tile_type(op).axes]
-    if len(index.terms) < 2 or not along or len(op.dims) < 2 or index.gather >= 0:
+    if len(index.terms) < 2 or not along or len(op.dims) < 2 or op.gathers:
         return None
     if any(kernel.axis[t.axis].kind == "loop" for t in index.terms if t not in along):
         return None  # taps that are walked, or unrolled (:mod:`.taps`)
