@@ -1,7 +1,8 @@
 """Loops whose steps wait for each other, on an NVIDIA GPU: kernels that keep a state, beside PyTorch where it has the operator.
 
-    python benchmarks/steps.py [--targets cuda:h200,triton:h200] [--only selective,delta]
+    python benchmarks/steps.py [--targets cuda:h200,triton:h200] [--only selective,delta] [--gradients]
 
+With --gradients the loops that come back, made by ``pk.grad``, in place of the loops (no peer: PyTorch has no such operators).
 For each: microseconds of one call, the median of seven, as a CUDA graph between events of the stream, behind 256 MB written.
 Results of all targets are compared with each other; the operators are those of tests/lower/step_operators.py, which the oracle
 judges at small sizes.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ CASES: Sequence[tuple[str, dict[str, Any]]] = (
     ("solved", {"B": 1024, "N": 64, "M": 64}),
 )
 """Operators and sizes, in f32."""
+
+GRADIENTS = ("selective", "delta", "memory", "decayed")
+"""Those whose gradients are loops that blocks hold."""
 
 
 def balanced_by_torch(x: Any, steps: int) -> Any:
@@ -92,18 +96,24 @@ def first(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) else result
 
 
+def operators(only: str, gradients: bool) -> Iterator[tuple[str, pk.Operator, dict[str, Any]]]:
+    names = only.split(",") if only else [name for name, _ in CASES if not gradients or name in GRADIENTS]
+    for name, values in (case for case in CASES if case[0] in names):
+        operator = pk.load_operator(f"{OPERATORS}:{name}")
+        yield name, pk.grad(operator) if gradients else operator, values
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--targets", default="cuda:h200,triton:h200")
     parser.add_argument("--only", default="")
+    parser.add_argument("--gradients", action="store_true")
     asked = parser.parse_args()
     import torch
 
     if not torch.cuda.is_available():
         raise SystemExit("PyTorch sees no NVIDIA GPU here")
-    only = asked.only.split(",") if asked.only else [name for name, _ in CASES]
-    for name, values in (case for case in CASES if case[0] in only):
-        operator = pk.load_operator(f"{OPERATORS}:{name}")
+    for name, operator, values in operators(asked.only, asked.gradients):
         dims = {k: v for k, v in values.items() if k != "steps"}
         program = operator.program(dims, {k: v for k, v in values.items() if k == "steps"}, "f32")
         torch.manual_seed(0)
@@ -114,7 +124,7 @@ def main() -> None:
             built = pk.build(operator, target=target, dtype="f32", **values)
             results.append(first(built(*arrays)))
             times[target] = microseconds(built, arrays, graph=True)
-        by_torch = peer(name, values)
+        by_torch = None if asked.gradients else peer(name, values)
         if by_torch is not None:
             results.append(by_torch(*arrays))
             times["torch"] = microseconds(by_torch, arrays, graph=False)

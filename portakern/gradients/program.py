@@ -10,6 +10,7 @@ from portakern.ir.core import Arg, Block, Op, Yield
 from portakern.ir.rewrite import canonicalise
 from portakern.ir.tensor import Convert, TensorProgram, tensor_type, verify_tensor_program
 from portakern.spec import views
+from portakern.spec.location import on_behalf_of
 from portakern.spec.traced import Traced, record, recording
 
 PREFIX = "d_"
@@ -64,7 +65,8 @@ def gradient_of(name: str, taken: Container[str]) -> str:
 
 
 def _zeros(arg: Arg) -> Traced:
-    return views.zeros(tensor_type(arg).shape, tensor_type(arg).dtype)
+    with on_behalf_of(arg.loc):
+        return views.zeros(tensor_type(arg).shape, tensor_type(arg).dtype)
 
 
 def _recorded(ops: Sequence[Op], known: Mapping[Op, Op]) -> dict[Op, Op]:

@@ -351,6 +351,7 @@ class _Printer:
     def __init__(self, locations: bool) -> None:
         self.names: dict[Op | Block, str] = {}
         self.taken: set[str] = set()
+        self.count = 0
         self.written: set[Block] = set()
         self.lines: list[str] = []
         self.locations = locations
@@ -364,9 +365,10 @@ class _Printer:
                     n += 1
                     fresh = f"{base}_{n}"
             else:
-                fresh = f"{'b' if isinstance(x, Block) else 'v'}{len(self.names)}"
+                fresh = f"{'b' if isinstance(x, Block) else 'v'}{self.count}"
                 while fresh in self.taken:
                     fresh += "_"
+            self.count += 1
             self.taken.add(fresh)
             self.names[x] = fresh
         return self.names[x]
@@ -379,6 +381,9 @@ class _Printer:
         return "None" if value is None else self.name(value)
 
     def block(self, label: str, block: Block, indent: str) -> None:
+        """Blocks may be made of the same operations; read back they are not, so each names its own."""
+        for x in (*block.args, *block.ops):
+            self.names.pop(x, None)
         arguments = ", ".join(f"{self.name(a)}: {a.type}" for a in block.args)
         self.lines.append(f"{indent}def {label}({arguments}):")
         inner = indent + "    "

@@ -34,7 +34,7 @@ def sequences_at_once(op: t.Recur) -> Op | None:
             heavy.add(inner)
     read = {o for inner in op.step.ops if inner in late or isinstance(inner, Yield) for o in inner.operands}
     found = [_seen(o) for o in dict.fromkeys(o for inner in op.step.ops for o in inner.operands) if o in read & heavy]
-    writer = _AtOnce(op)
+    writer = AllSteps(op)
     made = {o: value for o in dict.fromkeys(found) if (value := writer.of_all(o)) is not None}
     return _on_sequences(op, made) if made else None
 
@@ -47,7 +47,7 @@ def shown_at_once(op: Result) -> Op | None:
     value = yielded(loop.step)[op.index]
     if value in waiting(loop) or not sums_within(loop).isdisjoint(needed([value])):
         return None
-    return _AtOnce(loop).of_all(value)
+    return AllSteps(loop).of_all(value)
 
 
 def _seen(op: Op) -> Op:
@@ -70,13 +70,14 @@ def _on_sequences(op: t.Recur, made: Mapping[Op, Op]) -> t.Recur:
     return replace(op, xs=tuple(x for _, x in kept), captured=tuple(x for _, x in rest), step=Block(args, ops))
 
 
-class _AtOnce:
+class AllSteps:
     """Writes values of a step for all steps: arrays with a first dim more, for what depends on sequences."""
 
-    def __init__(self, op: t.Recur) -> None:
+    def __init__(self, op: t.Recur, shown: Mapping[Op, Op] | None = None) -> None:
+        """``shown`` has what else is there of every step."""
         self.length = op.length
         _, elements, captured = op.given
-        self.all: dict[Op, Op] = dict(zip(elements, op.xs, strict=True))  # of every step
+        self.all: dict[Op, Op] = {**dict(zip(elements, op.xs, strict=True)), **(shown or {})}  # of every step
         self.same: dict[Op, Op] = dict(zip(captured, op.captured, strict=True))  # the same in every step
 
     def of_all(self, op: Op) -> Op | None:
@@ -113,7 +114,7 @@ def _later(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(a + 1 for a in axes)
 
 
-def _map(w: _AtOnce, op: t.Map) -> Op:
+def _map(w: AllSteps, op: t.Map) -> Op:
     shape = (w.length, *tensor_type(op).shape)
 
     def arg(a: Op) -> Op:
@@ -124,31 +125,31 @@ def _map(w: _AtOnce, op: t.Map) -> Op:
     return replace(op, args=tuple(map(arg, op.args)))
 
 
-def _expand(w: _AtOnce, op: t.Expand) -> Op:
+def _expand(w: AllSteps, op: t.Expand) -> Op:
     return replace(op, x=w.all[op.x], shape=(w.length, *op.shape), dims=(0, *_later(op.dims)))
 
 
-def _slice(w: _AtOnce, op: t.Slice) -> Op:
+def _slice(w: AllSteps, op: t.Slice) -> Op:
     return replace(op, x=w.all[op.x], starts=(0, *op.starts), stops=(w.length, *op.stops), steps=(1, *op.steps))
 
 
-def _along(w: _AtOnce, op: t.Flip | t.Fold) -> Op:
+def _along(w: AllSteps, op: t.Flip | t.Fold) -> Op:
     return replace(op, x=w.all[op.x], axes=_later(op.axes))
 
 
-def _along_one(w: _AtOnce, op: t.ArgFold | t.Cumulate) -> Op:
+def _along_one(w: AllSteps, op: t.ArgFold | t.Cumulate) -> Op:
     return replace(op, x=w.all[op.x], axis=op.axis + 1)
 
 
-def _associative(w: _AtOnce, op: t.AssociativeScan) -> Op:
+def _associative(w: AllSteps, op: t.AssociativeScan) -> Op:
     return replace(op, xs=tuple(map(w.every, op.xs)), axis=op.axis + 1)
 
 
-def _concat(w: _AtOnce, op: t.Concat) -> Op:
+def _concat(w: AllSteps, op: t.Concat) -> Op:
     return replace(op, parts=tuple(map(w.every, op.parts)), axis=op.axis + 1)
 
 
-def _contract(w: _AtOnce, op: t.Contract) -> Op:
+def _contract(w: AllSteps, op: t.Contract) -> Op:
     """The steps are a batch where both operands have them, else free: rows of the one that has them."""
     left, right = op.lhs in w.all, op.rhs in w.all
     batch, lhs_free = len(op.lhs_batch), len(op.lhs_free)
@@ -162,7 +163,7 @@ def _contract(w: _AtOnce, op: t.Contract) -> Op:
     return made if place == 0 else t.Transpose(made, (place, *(i for i in range(rank) if i != place)))
 
 
-def _gather(w: _AtOnce, op: t.Gather) -> Op | None:
+def _gather(w: AllSteps, op: t.Gather) -> Op | None:
     if op.zipped:
         return replace(op, x=w.every(op.x), indices=w.every(op.indices), axis=op.axis + 1)
     if op.indices not in w.all:
@@ -174,19 +175,19 @@ def _gather(w: _AtOnce, op: t.Gather) -> Op | None:
     return t.Transpose(made, (op.axis, *(i for i in range(rank) if i != op.axis))) if op.axis else made
 
 
-def _same_dims(w: _AtOnce, op: t.Convert | t.BitConvert) -> Op:
+def _same_dims(w: AllSteps, op: t.Convert | t.BitConvert) -> Op:
     return replace(op, x=w.all[op.x])
 
 
-def _reshape(w: _AtOnce, op: t.Reshape) -> Op:
+def _reshape(w: AllSteps, op: t.Reshape) -> Op:
     return replace(op, x=w.all[op.x], shape=(w.length, *op.shape))
 
 
-def _transpose(w: _AtOnce, op: t.Transpose) -> Op:
+def _transpose(w: AllSteps, op: t.Transpose) -> Op:
     return replace(op, x=w.all[op.x], order=(0, *_later(op.order)))
 
 
-AT_ONCE: dict[type[Op], Callable[[_AtOnce, object], Op | None]] = {
+AT_ONCE: dict[type[Op], Callable[[AllSteps, object], Op | None]] = {
     t.Map: _map, t.Convert: _same_dims, t.BitConvert: _same_dims, t.Expand: _expand, t.Reshape: _reshape,
     t.Transpose: _transpose, t.Slice: _slice, t.Flip: _along, t.Fold: _along, t.ArgFold: _along_one, t.Cumulate: _along_one,
     t.AssociativeScan: _associative, t.Concat: _concat, t.Contract: _contract, t.Gather: _gather,

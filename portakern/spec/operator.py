@@ -331,10 +331,16 @@ class Operator:
                 raise
             return _trace(*asked, tuple(sorted(sizes.items())))
 
-    def arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int]) -> tuple[Arg, ...]:
-        """The inputs on symbolic dims, as :meth:`trace` takes them."""
+    def arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
+                  sizes: Mapping[str, int] | None = None) -> tuple[Arg, ...]:  # fmt: skip
+        """The inputs on symbolic dims, or of ``sizes`` where they depend on these, as :meth:`trace` takes them."""
         values = self.check_params(params)
-        return tuple(self._arguments(values, dtype, stars, {}).values())
+        try:
+            return tuple(self._arguments(values, dtype, stars, {}).values())
+        except PortakernError as error:
+            if not sizes or not _depends_on_sizes(error):
+                raise
+            return tuple(self._arguments(values, dtype, stars, sizes).values())
 
     def _arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
                    ) -> dict[str, Arg]:  # fmt: skip

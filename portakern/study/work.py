@@ -160,7 +160,7 @@ def works(
     found = []
     for dtype in map(dtype_name, dtypes):
         traced = op.trace(problem.params, dtype, ranks, sizes)
-        names = dim_names(op.arguments(problem.params, dtype, ranks))
+        names = dim_names(op.arguments(problem.params, dtype, ranks, sizes))
         program = bind(traced, {k: v for k, v in sizes.items() if k in traced.dims})
         _addressable(op, program)
         shape = _shape(op, ranks, sizes)

@@ -11,11 +11,13 @@ import pytest
 
 import portakern as pk
 from portakern.errors import PortakernError, SpecError, UsageError
-from portakern.ir.core import format_function
+from portakern.ir.core import Yield, format_function
 from portakern.ir.oracle import evaluate
 from portakern.ir.tensor import Contract, Fold, Recur, Scatter, tensor_type
 from portakern.ir.text import parse_function
+from portakern.registry import registry
 from portakern.spec.load import operator_names
+from portakern.study.work import Problem, works
 from tests.gradients import made_up
 from tests.gradients.support import agree, drawn
 
@@ -123,6 +125,28 @@ def test_it_can_be_called_in_an_operator_on_one_array_given_twice() -> None:
     apart = pk.grad(made_up.binary).program({"M": 2, "N": 3}, {}, "f64")
     found = evaluate(apart, {"x": x, "y": x, **{f"d_out{i}": 2 * x for i in range(13)}})
     np.testing.assert_allclose(total, found["d_x"] + found["d_y"])
+
+
+def test_everything_comes_from_lines_of_the_forward() -> None:
+    """Also zeros, of what no output is computed of."""
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"], w: pk.Tensor["N"], unused: pk.Tensor["M"]):
+        return pk.softmax(x, axis=1) * w, pk.argmax(x * unused[:, None], axis=1)
+
+    made = [o for o in pk.grad(op).program({"M": 3, "N": 4}, {}, "f16").body.ops if not isinstance(o, Yield)]
+    assert {o.loc.file.rpartition("/")[2] for o in made if o.loc is not None} == {"test_operator.py"}
+
+
+def test_of_an_operator_that_needs_its_sizes() -> None:
+    """A factor is written out for its size: with none there are no outputs to ask gradients for."""
+    @pk.operator
+    def factor(a: pk.Tensor["N", "N"]):
+        return pk.cholesky(a @ a.T + pk.cast(pk.iota(a.shape, 0) == pk.iota(a.shape, 1), a.dtype))
+
+    (work,) = works(Problem(pk.grad(factor), {"N": 3}, {}), [registry().target("cpp:cpu")], ["f32"])
+    assert [str(a.type) for a in work.program.args] == ["tensor[3, 3, f32]"] * 2
+    with pytest.raises(SpecError, match="open size N"):
+        pk.grad(factor).arguments({}, "f32", {})
 
 
 def test_it_pickles() -> None:

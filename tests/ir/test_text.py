@@ -12,7 +12,7 @@ from portakern.errors import IRError
 from portakern.ir.core import Arg, Block, Loc, Op, Yield
 from portakern.ir.program import parse_kernels
 from portakern.ir.size import Sym
-from portakern.ir.tensor import Fold, Literal, Map, TensorProgram, TensorType, Transpose
+from portakern.ir.tensor import AssociativeScan, Fold, Literal, Map, TensorProgram, TensorType, Transpose
 from portakern.ir.text import format_function, parse_function
 from portakern.spec.load import library, load_operator
 from tests import samples
@@ -73,6 +73,16 @@ def test_any_program_round_trips_and_pickles(program: TensorProgram) -> None:
     text = format_function(program)
     assert format_function(parse_function(text)) == text
     assert format_function(pickle.loads(pickle.dumps(program))) == text
+
+
+def test_blocks_of_the_same_operations_are_read_back_as_they_are_written() -> None:
+    left, right = Arg("left", TensorType((), "f32")), Arg("right", TensorType((), "f32"))
+    total = Map("add", (left, right))
+    joins = [Block((left, right), (total, Yield((total,)))) for _ in range(2)]
+    x = Arg("x", TensorType((5,), "f32"))
+    scans = [AssociativeScan((x,), 0, join, 0, reverse) for join, reverse in zip(joins, (False, True), strict=True)]
+    text = format_function(TensorProgram("f", Block((x,), (*scans, Yield(tuple(scans)))), ("up", "down")))
+    assert format_function(parse_function(text)) == text
 
 
 def test_locations_do_not_change_the_digest() -> None:

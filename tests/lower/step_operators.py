@@ -389,6 +389,42 @@ def shown_sums(x: T["B", "T", "N"], a: T["N"]):
 
 
 @pk.operator
+def gated(q: T["H", "T", "K"], k: T["H", "T", "K"], v: T["H", "T", "V"], b: T["H", "T"], a: T["H", "T"]):
+    """The gated delta rule, of which the read is shown as well."""
+    def step(s, xs):
+        q_t, k_t, v_t, b_t, a_t = xs
+        s = s * pk.sigmoid(a_t)[:, None, None]
+        old = pk.einsum("hvk,hk->hv", s, k_t)
+        s = s + pk.einsum("hv,hk->hvk", (v_t - old) * b_t[:, None], k_t)
+        return s, pk.einsum("hvk,hk->hv", s, q_t) - old * 0.5
+
+    return pk.scan(step, pk.zeros((q.shape[0], v.shape[2], q.shape[2])), (q, k, v, b, a), axis=1)[1]
+
+
+@pk.operator
+def of_unit_keys(q: T["H", "T", "K"], k: T["H", "T", "K"], v: T["H", "T", "V"]):
+    """The delta rule, of which a step makes its key as long as 1."""
+    def step(s, xs):
+        q_t, k_t, v_t = xs
+        k_t = k_t * pk.rsqrt(pk.sum(k_t * k_t, axis=-1, keepdims=True) + 1e-3)
+        s = s * 0.9 + (v_t - pk.einsum("hvk,hk->hv", s, k_t))[:, :, None] * k_t[:, None, :]
+        return s, pk.einsum("hvk,hk->hv", s, q_t)
+
+    return pk.scan(step, pk.zeros((q.shape[0], v.shape[2], q.shape[2])), (q, k, v), axis=1)[1]
+
+
+@pk.operator
+def scaled_sums(x: T["B", "T", "N"], a: T["N"], g: T["B", "T"]):
+    """A sum that is shown times a number of its step."""
+    def step(h, xs):
+        x_t, g_t = xs
+        h = h * a + x_t
+        return h, pk.sum(h, axis=1) * g_t
+
+    return pk.scan(step, pk.zeros((x.shape[0], x.shape[2])), (x, g), axis=1)
+
+
+@pk.operator
 def of_a_batch(x: T["B", "T", "N"], a: T["N"]):
     """A sum along the first axis."""
     def step(h, x_t):
