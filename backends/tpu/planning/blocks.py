@@ -160,9 +160,10 @@ class BlockAccess:
 
     @property
     def passed(self) -> tuple[object, ...]:
-        """What those have in common that share a reference."""
-        return self.source, self.write, self.view, self.block, self.entries, self.phases, self.window, self.gathers, (
-            None if self.cut is not None else self.indices)  # fmt: skip
+        """What those have in common that share a reference: taps of windows may begin elsewhere in one block."""
+        window = tuple(replace(d, first=0) for d in self.window)
+        return self.source, self.write, self.view, self.block, self.entries, self.phases, window, self.inside, self.gathers, (
+            None if window or self.cut is not None else self.indices)  # fmt: skip
 
     @property
     def flat(self) -> bool:

@@ -103,21 +103,21 @@ def _placed(kernel: Kernel, op: Store, array: Array) -> tuple[Place, ...] | None
     """Where in ``array`` a store writes; ``None`` where that is no regular piece."""
     if op.mode != "set":
         return None
-    seen = [_along(kernel, index, size) for index, size in zip(op.indices, buffer_type(op.buffer).shape, strict=True)]
+    seen = [_along(kernel, index) for index in op.indices]
     if any(s is None for s in seen):
         return None
     return _in_shape([s for s in seen if s is not None], buffer_type(op.buffer).shape, _shape(array))
 
 
-def _along(kernel: Kernel, index: Index, size: Size) -> Place | None:
+def _along(kernel: Kernel, index: Index) -> Place | None:
     if not index.terms:
         return (index.offset, 1, 1) if index.gather < 0 else None
     (term, *more) = index.terms
     if more or index.gather >= 0 or (term.div, term.mod) != (1, 0) or not isinstance(term.scale, int):
         return None
     extent = kernel.axis[term.axis].extent
-    if term.scale == -1 and extent == size:
-        return 0, 1, size  # all of it, backwards: the view of the store turns it around
+    if term.scale < 0:  # backwards: the view of the store turns it around
+        return index.offset + term.scale * (extent - 1), -term.scale, extent
     return (index.offset, term.scale, extent) if term.scale > 0 else None
 
 
@@ -145,10 +145,17 @@ def _in_shape(places: Sequence[Place], seen: Sequence[Size], shape: Sequence[Siz
                 return None
             found.append(shared)
             rest, left = rest[len(parts) :], left[1:]
+        elif left and _is_longer(size, left[0]) and place == (0, 1, size):  # whole lines, and what they begin with
+            inner = size // left[0]  # type: ignore[operator]
+            rest[:1] = [((0, 1, left[0]), left[0]), ((0, 1, inner), inner)]
         else:
             return None
     found += [(0, 1, n) for n in left]
     return tuple(found) if all(n == 1 for n in left) else None
+
+
+def _is_longer(size: Size, line: Size) -> bool:
+    return isinstance(size, int) and isinstance(line, int) and 0 < line < size and size % line == 0
 
 
 def _apart(place: Place, dims: Sequence[Size]) -> list[Place] | None:
@@ -202,17 +209,21 @@ def _copied(kernel: Kernel, op: Store, places: tuple[Place, ...]) -> Piece | Non
         return None
     read = [t.axis for x in load.indices for t in x.terms]
     written = [t.axis for x in op.indices for t in x.terms]
-    if read != written or any(t.scale == -1 for x in (*load.indices, *op.indices) for t in x.terms):
+    if read != written or any(_is_backwards(x) for x in (*load.indices, *op.indices)):
         return None
     of = buffer_type(load.buffer)
     if of.strides is not None:
         return None
-    part = [_along(kernel, index, size) for index, size in zip(load.indices, of.shape, strict=True)]
+    part = [_along(kernel, index) for index in load.indices]
     found = [p for p in part if p is not None and p[1] > 0 and _inside(p)]
     if len(found) != len(of.shape):
         return None
     whole = all(p == (0, 1, n) for p, n in zip(found, of.shape, strict=True))
     return Piece(_name(load), places, True) if whole else Piece(_name(load), places, True, tuple(found), of.shape)
+
+
+def _is_backwards(index: Index) -> bool:
+    return any(isinstance(t.scale, int) and t.scale < 0 for t in index.terms)
 
 
 def _inside(place: Place) -> bool:
@@ -225,9 +236,10 @@ def _own_array(kernel: Kernel, op: Store, array: Array, name: str, places: Seque
     seen, indices = [], []
     for index in op.indices:
         axis = index.terms[0].axis if index.terms else ""
-        seen.append(kernel.axis[axis].extent if axis else 1)
-        flipped = bool(axis) and index.terms[0].scale == -1
-        indices.append(index if flipped else Index.of(axis) if axis else Index())
+        extent = kernel.axis[axis].extent if axis else 1
+        seen.append(extent)
+        backwards = Index((replace(index.terms[0], scale=-1),), extent - 1) if _is_backwards(index) else None
+        indices.append(backwards or (Index.of(axis) if axis else Index()))
     buffer = Arg(name, BufferType(tuple(seen), array.dtype))
     return whole, replace(op, buffer=buffer, indices=tuple(indices))
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
+from portakern.dtypes import DTYPES
 from portakern.ir.core import Block, Op
 from portakern.ir.size import Size, divides
-from portakern.ir.tile import Broadcast, Compare, Const, Coord, Index, Kernel, Load, Select, Term, buffer_type, tile_type
+from portakern.ir.tile import Broadcast, Cast, Compare, Const, Coord, Index, Kernel, Load, Select, Term, buffer_type, tile_type
 
 MOST = 64
 """Taps of a window that are loaded one by one."""
@@ -45,16 +46,19 @@ def _taken_apart(op: Load, kernel: Kernel) -> list[Op]:
     coord = Coord(taps.axis, tuple(d for d in op.dims if d[0] == taps.axis), "i32")
     where = Broadcast(coord, op.dims)
     made: list[Op] = [coord, where]
+    dtype = tile_type(op).dtype
+    chosen_in = _of_32_bits(dtype)
     total: Op | None = None
     if op.pad is not None:  # what the tile has beyond the taps
-        pad = Const(op.pad, tile_type(op).dtype)
+        pad = Const(op.pad, chosen_in)
         total = Broadcast(pad, op.dims)
         made += [pad, total]
     for number in range(int(kernel.axis[taps.axis].extent)):  # type: ignore[arg-type]
         indices = tuple(_at(i, taps, number) for i in op.indices)
-        row = replace(op, indices=indices, dims=dims)
+        row: Op = replace(op, indices=indices, dims=dims)
+        made += [row] if chosen_in == dtype else [row, row := Cast(row, chosen_in)]
         value = Broadcast(row, op.dims)
-        made += [row, value]
+        made.append(value)
         if total is None:
             total = value
             continue
@@ -62,8 +66,15 @@ def _taken_apart(op: Load, kernel: Kernel) -> list[Op]:
         chosen = Compare("eq", where, which)
         total = Select(chosen, value, total)
         made += [which, chosen, total]
-    assert tile_type(made[-1]).dims == op.dims
+    made += [] if chosen_in == dtype else [Cast(made[-1], dtype)]
+    assert tile_type(made[-1]) == tile_type(op)
     return made
+
+
+def _of_32_bits(dtype: str) -> str:
+    """What elements are chosen in: Mosaic (libtpu 0.0.52) has no choice between rows of 16 bits that were lanes of a line."""
+    kind = DTYPES[dtype]
+    return dtype if kind.bits >= 32 or dtype == "bool" else "f32" if kind.is_float else "i32"
 
 
 def _taps_of(index: Index, size: Size, op: Load, kernel: Kernel) -> Term | None:
