@@ -8,7 +8,7 @@ from portakern.backend import Source, Target
 from portakern.errors import UsageError
 from portakern.ir.program import Program
 
-from ..text.emitter import typical
+from ..text.typical import typical
 
 CONVENTION = (
     "Python text that imports jax and Pallas and defines a function named as the operator (or named by `entry`): it takes "

@@ -372,6 +372,17 @@ def passed_shape(access: BlockAccess, sizes: Mapping[str, int]) -> tuple[int, ..
     return tuple(map(add, shape, lacking)) if access.window else shape
 
 
+def reaches_out(access: BlockAccess, sizes: Mapping[str, int]) -> bool:
+    """Whether a kernel is passed a part of an array that it has not if open dims have ``sizes``."""
+    for cut, dim in zip(access.view.slices, access.view.shape, strict=True):
+        if cut is not None and (length := evaluate(cut.length, sizes)) > 0:
+            first = evaluate(cut.start, sizes)
+            last = first + (length - 1) * cut.step
+            if not (min(first, last) >= 0 and max(first, last) < evaluate(dim, sizes)):
+                return True
+    return False
+
+
 def host_unview(name: str, access: BlockAccess, shape: tuple[Size, ...]) -> str:
     """The inverse for an output."""
     view, text = access.view, name

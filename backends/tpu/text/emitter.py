@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -14,7 +14,6 @@ from portakern.ir.program import Array, Program
 from portakern.ir.tile import Cast, Dot, For, Kernel, TileType, tile_type
 
 from ..planning.arguments import in_plain_arrays
-from ..planning.blocks import LANES, SUBLANES, passed_shape
 from ..planning.framed import framed, frames_of
 from ..planning.int64_arrays import narrowed
 from ..planning.joined_rows import with_joined_rows
@@ -32,43 +31,13 @@ from .body import BodyWriter
 from .host import entry_lines, reference_names
 from .names import read_names
 from .regions import KernelBody, Line
+from .typical import typical
 
 SCHEDULES = "schedules"
 """The option of a source that says which kernel of it has which schedule."""
 
-_TYPICAL = (1024, 512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
-"""What open dims are compiled for, from the largest on: a TPU program has fixed shapes, and the source is compiled anew for
-every shape.  Whole lines of lanes, where a reshape that joins dims moves nothing: with 1000 columns libtpu takes over 100 s to
-compile such a copy, and to write out what it made of it, with 1024 it takes 3 s."""
-
-_MOST = 1 << 20
-"""Elements of an array compiled for, its padding among them.  XLA has straight code for a copy of lines that are no whole tiles
-(1024 x 60 x 62 as 61440 x 62, bf16, v6e: 31 s to compile), so that a normalised row with open rows was not compiled in 280 s
-for 1024 of them, in 108 s for 256, in 16 s for 128, with what libtpu writes out of it."""
-
-_MOST_PASSED = 1 << 28
-"""The same of what a kernel is passed, an array padded for a large last block, say; a quarter where a line has one element:
-libtpu 0.0.52 takes 90 s for 120,000 such lines."""
-
 _SCALARS_BESIDES = 4096
 """Bytes of scalar memory that libtpu 0.0.52 needs itself: 1.7 KB on v4, v5e, v5p and v6e, 2.4 KB on tpu7x."""
-
-
-def typical(program: Program, fits: Callable[[Mapping[str, int]], bool] = lambda _: True) -> tuple[tuple[str, int], ...]:
-    """Open dims with the sizes they are compiled for: large ones, of which the arrays still have room on a device, or the
-    smallest ones that leave every array elements.  ``fits`` says whether its kernels have room for what they keep besides."""
-    tried = [dict.fromkeys(program.sizes, size) for size in _TYPICAL]
-    shapes = [[program.shape(a.name, s) for a in program.arrays] for s in tried]
-    empty = [sum(size < 1 for shape in every for size in shape) for every in shapes]
-    filled = [n for n, count in enumerate(empty) if count == min(empty)]
-    held = (n for n in filled if fits(tried[n]) and all(_held(shape) <= _MOST for shape in shapes[n]))
-    return tuple(tried[next(held, filled[-1])].items())
-
-
-def _held(shape: Sequence[int]) -> int:
-    """Elements that an array of ``shape`` takes in memory, where its last two dims are padded to whole native tiles."""
-    *before, rows, columns = (1, 1, *shape)
-    return prod(before) * -(-rows // SUBLANES) * SUBLANES * -(-columns // LANES) * LANES
 
 
 MODULES = frozenset({"jax", "jnp", "np", "pl", "pltpu", "functools"})
@@ -107,7 +76,7 @@ class PallasEmitter:
         return Source(
             target, program.name, entry_of(program), "\n".join(text for text, _ in lines) + "\n", ".py", program.arrays,
             program.sizes, schedule=tuple(k.schedule for k in program.kernels),
-            options=(("origins", origins), ("typical", typical(program, writer.fits)), (SCHEDULES, writer.schedules()),
+            options=(("origins", origins), ("typical", writer.typical()), (SCHEDULES, writer.schedules()),
                      *([(WORDS, writer.words)] if writer.words else [])),
         )  # fmt: skip
 
@@ -213,13 +182,14 @@ class _Writer:
         """The schedule of every kernel by its name in the text."""
         return tuple((plan.name, str(plan.kernel.schedule)) for plan, _ in self.kernels.values())
 
-    def fits(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the indices of each kernel fit into scalar memory if open dims have ``sizes``, and what it is passed is not
-        too large as the host lays it out for it."""
-        plans = [plan for plan, _ in self.kernels.values()]
-        return all(self._has_room(self._indices(plan, sizes)) for plan in plans) and all(
-            _held(shape) * (4 if shape[-1:] == (1,) else 1) <= _MOST_PASSED
-            for plan in plans for a in (*plan.passed, *plan.made) if (shape := passed_shape(a, sizes)))
+    def typical(self) -> tuple[tuple[str, int], ...]:
+        """The open dims with the sizes they are compiled for."""
+        accesses = [a for plan, _ in self.kernels.values() for a in (*plan.passed, *plan.made)]
+        return typical(self.program, accesses, self._has_indices)
+
+    def _has_indices(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the indices of each kernel fit into scalar memory."""
+        return all(self._has_room(self._indices(plan, sizes)) for plan, _ in self.kernels.values())
 
     def _indices(self, plan: PallasKernelPlan, sizes: Mapping[str, int]) -> dict[str, int]:
         """How many elements the arrays have that are prefetched to scalar memory."""
