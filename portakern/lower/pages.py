@@ -8,7 +8,7 @@ queries attend to the same keys every block of them would pick these again, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.ir.core import Op
@@ -135,9 +135,24 @@ def picked_in_place(program: TensorProgram, users: dict[Op, list[Op]], picks: Ca
         scores = _scores(attention) if attention is not None else None
         if attention is None or scores is None:
             continue
+        moves: set[Op] = set()
+        inside: set[Op] = {scores, attention.out}
         for keys in _walked(attention, scores):
-            found |= _moves_of(keys, picks) or set()
+            mine = _moves_of(keys, picks)
+            moves, inside = moves | (mine[0] if mine else set()), inside | (mine[1] if mine else set())
+        if not _is_seen_outside(moves, inside, program, users):
+            found |= moves
     return found
+
+
+def _is_seen_outside(moves: set[Op], inside: set[Op], program: TensorProgram, users: Mapping[Op, list[Op]]) -> bool:
+    """Whether anything that is not ``inside`` of an attention uses what ``moves`` lead to: it needs that as an array."""
+    led = set(moves)
+    for op in program.body.ops:
+        if op in inside and any(o in led for o in op.operands):
+            led.add(op)
+    ends = (op for op in led if not isinstance(op, Contract))
+    return any(user not in inside for op in ends for user in users.get(op, ()))
 
 
 def _scores(found: Attention) -> Contract | None:
@@ -173,9 +188,9 @@ def _few(rows: tuple[Op, Sequence[int]]) -> bool:
     return isinstance(count, int) and count <= FEW
 
 
-def _moves_of(operand: Op, picks: Callable[[Gather], bool]) -> set[Op] | None:
-    """The reshapes and gathers that lead from an array to ``operand``, with elementwise work alone beside; None where a load
-    cannot do all of that."""
+def _moves_of(operand: Op, picks: Callable[[Gather], bool]) -> tuple[set[Op], set[Op]] | None:
+    """The reshapes and gathers that lead from an array to ``operand``, with elementwise work alone beside, and all that is on
+    the way; None where a load cannot do all of that."""
     found: set[Op] = set()
     frontier, seen = [(operand, True)], set[tuple[Op, bool]]()  # and whether its coordinates are those of the attention still
     while frontier:
@@ -202,4 +217,4 @@ def _moves_of(operand: Op, picks: Callable[[Gather], bool]) -> set[Op] | None:
             case _ if op.operands:
                 return None
         frontier += [(o, plain) for o in op.operands]
-    return found
+    return found, {op for op, _ in seen}

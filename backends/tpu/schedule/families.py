@@ -167,8 +167,9 @@ def _transpose(nest: Nest, device: Device) -> Iterable[Tiles]:
         yield {a.name: _fit(a, size, LANES) for a, size in zip(pair, (rows, columns), strict=True)}
 
 
-def _rows(nest: Nest, device: Device, most: float = math.inf) -> Iterable[Tiles]:
-    """Whole rows where they fit, in blocks of at most ``most`` elements."""
+def _rows(nest: Nest, device: Device, most: float = math.inf, below: bool = True) -> Iterable[Tiles]:
+    """Whole rows where they fit, in blocks of at most ``most`` elements.  ``below`` is whether a block may have columns of
+    several matrices below each other, an element of each at a time."""
     elements = int(min(block_elements(nest, device), most))
     reduced = nest.role("reduced")[-1]
     parallel = nest.role("parallel")
@@ -177,7 +178,7 @@ def _rows(nest: Nest, device: Device, most: float = math.inf) -> Iterable[Tiles]
         return
     across = next((a for a in reversed(parallel) if a.contiguous), None)
     if across is not None and not reduced.contiguous:
-        above = next((a for a in parallel if a.stacked), None)
+        above = next((a for a in parallel if a.stacked), None) if below else None
         if above is not None and not joins(above.extent, across.extent, 0):  # lines below each other fill the vectors
             for lines in (2048, 1024, 512):
                 yield {across.name: _fit(across, 512, LANES), above.name: _fit(above, lines, _sublanes(nest))}
@@ -257,7 +258,7 @@ def _segments(nest: Nest, device: Device) -> Iterable[Tiles]:
 
 
 def _scan(nest: Nest, device: Device) -> Iterable[Tiles]:
-    yield from _rows(nest.as_family("rows", scanned="reduced"), device, _RUNNING_ELEMENTS)
+    yield from _rows(nest.as_family("rows", scanned="reduced"), device, _RUNNING_ELEMENTS, below=False)
 
 
 SORTED = 2048
