@@ -18,6 +18,7 @@ KINDS: dict[str, str] = {
     # from operator to source
     "ir": "an object of the IR breaks a rule of the IR",
     "lowering": "the tensor program has no lowering under this schedule",
+    "lowering-gap": "a kernel was cut out of a program that one kernel cannot be: a gap of portakern",
     "missing-rule": "the backend has no rule for an operation; all are listed",
     "unsupported-dtype": "the device cannot have the dtype by rule: an answer, which counts as no failure",
     "backend": "a backend's manifest is missing, broken, or in conflict with another one",

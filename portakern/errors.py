@@ -100,6 +100,12 @@ class LoweringError(_Kinded):
     default_kind = "lowering"
 
 
+class LoweringGap(LoweringError):
+    """A kernel was cut out of a program that one kernel cannot be: what was asked has nothing wrong."""
+
+    default_kind = "lowering-gap"
+
+
 class ScheduleError(_Kinded):
     """A schedule or a backend option is unknown, or does not fit the target's limits: ``schedule`` is then its text."""
 

@@ -8,7 +8,7 @@ from itertools import chain, count
 
 from portakern.backend import Missing
 from portakern.dtypes import DTYPES
-from portakern.errors import IRError, LoweringError, MissingRuleError
+from portakern.errors import IRError, LoweringError, LoweringGap, MissingRuleError
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
@@ -302,8 +302,8 @@ class _Making:
         stage = item.stage
         classes = axis_classes(stage.program, names, stage.apart)
         if met := meeting_themselves(stage.program, classes):  # one kernel would take two dims for one, silently
-            raise LoweringError(f"{met[0].mnemonic()} in {name} meets one value along two dims, which one kernel takes for one",
-                                where=str(met[0].loc or ""), hint="make one of the two uses an operator of its own")
+            raise LoweringGap(f"{met[0].mnemonic()} in {name} meets one value along two dims, which one kernel takes for one",
+                              where=str(met[0].loc or ""), hint="make one of the two uses an operator of its own")
         request = Request(name, stage.program, classes, self.choose, self.scalars, self.facts, dict(self.unrounded),
                           stage.placed, item.lines, self.joins)  # fmt: skip
         if item.loop is not None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
-from portakern.errors import LoweringError
+from portakern.errors import LoweringError, LoweringGap
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.builder import Builder
@@ -95,8 +95,8 @@ class Arrays:
         seen = have if shape == have.shape else t.BufferType(shape, have.dtype, None, have.align)
         arg = self.args.setdefault(name, Arg(name, seen))
         if arg.of != seen:
-            raise LoweringError(f"{name} is seen in two shapes by one kernel: {arg.of} and {seen}",
-                                hint="reshape it once and use the result")
+            raise LoweringGap(f"{name} is seen in two shapes by one kernel: {arg.of} and {seen}",
+                              hint="reshape it once and use the result")
         return arg
 
     def access(self, name: str, shape: tuple[Size, ...], indices: tuple[t.Index, ...]) -> tuple[Arg, tuple[t.Index, ...]]:
@@ -200,7 +200,7 @@ class TileWriter:
                 return self._reshape(op, coords)
             case tt.BitConvert():
                 return b.cast(b.add(t.Bitcast(self.narrow(op.x, coords), op.dtype)), wide(op.dtype))
-        raise LoweringError(f"{op.mnemonic()} cannot be computed inside an elementwise region", where=str(op.loc or ""))
+        raise LoweringGap(f"{op.mnemonic()} cannot be computed inside an elementwise region", where=str(op.loc or ""))
 
     def _argument(self, op: Arg, coords: Coordinates) -> Op:
         if isinstance(self.arrays.types[op.name], t.TileType):
@@ -268,8 +268,8 @@ class TileWriter:
         apart = [_added_up(pieces, coords) for pieces in taken_apart(inner, op.shape) or []]
         if apart and all(apart):
             return self.value(op.x, tuple(apart))  # type: ignore[arg-type]
-        raise LoweringError("a reshape that splits or joins dims of a computed value inside a kernel",
-                            where=str(op.loc or ""))
+        raise LoweringGap("a reshape that splits or joins dims of a computed value inside a kernel", where=str(op.loc or ""),
+                          hint="make what is reshaped the output of an operator of its own, and please report this")
 
     def in_windows(self, op: tt.Windows, coords: Coordinates) -> Coordinates:
         """The coordinates of ``op.x``: where a window begins, and from there the way inside it."""
@@ -306,7 +306,7 @@ class TileWriter:
     def _coordinate(self, c: Coordinate, dtype: str) -> Op:
         c = c.index or c if isinstance(c, Part) else c
         if not isinstance(c, t.Index):
-            raise LoweringError("a coordinate along a merged axis")
+            raise LoweringGap("a coordinate along a merged axis")
         word = "i64" if DTYPES[dtype].bits == 64 and DTYPES[dtype].is_int else "i32"
         total: Op | None = None
         for x in c.terms:
@@ -373,7 +373,7 @@ def _separate(c: Coordinate) -> t.Index:
     """``c`` by itself, without the dims that it is merged with."""
     found = c.index if isinstance(c, Part | Reaching) else c
     if not isinstance(found, t.Index):
-        raise LoweringError("a slice of a merged axis")
+        raise LoweringGap("a slice of a merged axis")
     return found
 
 

@@ -127,6 +127,7 @@ def test_what_an_error_means():
     assert plain("missing-rule") == REFUSED and plain("tool-missing") == UNUSED
     assert plain("schedule") == FOUND and status_of("schedule", "", drawn=True) == UNUSED
     assert status_of("missing-rule", "", drawn=True) == UNUSED and status_of("unsupported-dtype", "", drawn=True) == REFUSED
+    assert status_of("lowering", "", drawn=True) == UNUSED and status_of("lowering-gap", "", drawn=True) == FOUND
     assert status_of("simulator", "blocks, for which there is no room", drawn=False) == UNUSED and plain("simulator") == FOUND
     assert status_of("driver", "CL_OUT_OF_RESOURCES", drawn=True) == UNUSED
     assert all(plain(kind) == FOUND for kind in ("incorrect", "defect", "compile", "crash", "timeout", "race", "driver"))

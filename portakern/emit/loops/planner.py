@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from portakern.emit.running import Running
-from portakern.errors import LoweringError
+from portakern.errors import LoweringGap
 from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.tile import Dot, For, Kernel, Reduce, Store, tile_type
 
@@ -274,7 +274,7 @@ class LoopPlanner:
             elif self.arrays.of.get(value) is not storage:
                 if isinstance(value, Arg) and value in self.arrays.of:
                     where = str(loop.loc or "")
-                    raise LoweringError("a loop that exchanges carried tiles has no rule here", where=where)
+                    raise LoweringGap("a loop that exchanges carried tiles has no rule here", where=where)
                 self.hand_on(items, arg, LocalStore(value, storage, carried=True))
         body = self.loops(items, bound, wide)
         if step:
