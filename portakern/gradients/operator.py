@@ -205,7 +205,7 @@ def _spec(of: TensorType, forward: Operator) -> TensorSpec:
 def backward(operator: Gradient, given: Mapping[str, Any]) -> dict[str, Traced]:
     """The gradients for traced inputs and the values of parameters, by output."""
     forward = operator.forward
-    arrays = {i.name: Traced(Arg(i.name, given[i.name].type)) for i in forward.inputs}
+    arrays = {i.name: Traced(Arg(i.name, given[i.name].type, loc=i.loc)) for i in forward.inputs}
     with recording() as ops:
         result = forward.function(**arrays, **{n: given[n] for n in forward.params})
         outputs = outputs_of(forward, result, set(arrays))

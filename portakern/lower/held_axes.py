@@ -79,8 +79,6 @@ def is_little(step: tt.TensorProgram, classes: Classes, carries: int) -> bool:
 
 
 def _is_covered(request: Request, made: HeldAxes, length: Size) -> bool:
-    if len(made.domain.role("held")) > 2:
-        return False
     nest = replace(made.nest, steps=length)
     try:
         return request.choose(nest).covers(nest.role("held"))
@@ -191,6 +189,8 @@ def _axes(request: Request, carries: int, cuts: Cuts) -> HeldAxes | None:
     inside = {c: tile for c, tile in cuts if tile > 1}
     parallel = merge([c for c in order if not any(c in run for run in held) and c not in inside], "parallel", seen, apart)
     runs = [*(r for run in held for r in merge(run, "held", seen, apart)), *(Run((c,), "held", n) for c, n in inside.items())]
+    if len(runs) > 2:
+        return None
     longest = max((real(of_result(program, classes, n)) for n in range(carries)), key=len, default=[])
     runs.sort(key=lambda r: longest.index(r.classes[0]) if r.classes[0] in longest else len(longest))
     last = longest[-1:]  # none of single numbers

@@ -414,6 +414,18 @@ def of_unit_keys(q: T["H", "T", "K"], k: T["H", "T", "K"], v: T["H", "T", "V"]):
 
 
 @pk.operator
+def of_heads(x: T["B", "T", "H", "P"], dt: T["B", "T", "H"], a: T["H"], b: T["B", "T", "N"], c: T["B", "T", "N"]):
+    """A state of matrices, one a head, that are scaled by a number each."""
+    def step(h, xs):
+        x_t, dt_t, b_t, c_t = xs
+        h = pk.exp(dt_t * a)[:, :, None, None] * h + (dt_t[:, :, None] * x_t)[..., None] * b_t[:, None, None, :]
+        return h, pk.sum(h * c_t[:, None, None, :], axis=-1)
+
+    start = pk.zeros((x.shape[0], x.shape[2], x.shape[3], b.shape[2]))
+    return pk.scan(step, start, (x, dt, b, c), axis=1)[1]
+
+
+@pk.operator
 def scaled_sums(x: T["B", "T", "N"], a: T["N"], g: T["B", "T"]):
     """A sum that is shown times a number of its step."""
     def step(h, xs):

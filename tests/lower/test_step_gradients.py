@@ -27,7 +27,8 @@ GRADIENTS = [
     (ops.delta, dict(H=2, T=5, K=7, V=11)), (ops.turned_state, dict(T=5, K=7, V=11)), (ops.normed, dict(T=5, B=3, N=11)),
     (ops.weighed, dict(T=5, B=3, N=11)), (ops.balanced, dict(B=3, R=5, C=11)), (ops.memory, dict(B=2, T=4, K=7, V=5)),
     (ops.numbered, dict(T=4, B=3, N=5)), (ops.running_softmax, dict(T=4, B=3, N=11)), (ops.down, dict(B=3, N=6, M=9)),
-    (ops.shown_apart, dict(T=4, B=3, N=11)), (ops.of_one_array, dict(T=4, B=3, N=5)),
+    (ops.shown_apart, dict(T=4, B=3, N=11)), (ops.of_heads, dict(B=2, T=4, H=3, P=4, N=5)),
+    (ops.of_one_array, dict(T=4, B=3, N=5)),
 ]  # fmt: skip
 
 

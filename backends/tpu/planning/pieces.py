@@ -57,6 +57,8 @@ def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
         for number, ((kernel, op), place) in enumerate(zip(stores, places, strict=True)):
             assert place is not None
             source = _copied(kernel, op, place) if array.role == "temporary" else None
+            if source is not None and source.name in _changing(program, kernel):
+                source = None
             if source is not None:
                 copied.add(op)
             else:
@@ -73,6 +75,20 @@ def in_pieces(program: Program) -> tuple[Program, tuple[Assembly, ...]]:
     repeats = moved(program.repeats, lambda n: sum(stores[:n]), lambda n: sum(stores[: n + 1]))
     kept = tuple(k for k, stored in zip(kernels, stores, strict=True) if stored)
     return replace(program, arrays=arrays, kernels=kept, repeats=repeats), tuple(found)
+
+
+def _changing(program: Program, kernel: Kernel) -> set[str]:
+    """The arrays that are there before a loop that ``kernel`` is in, and others in every turn of it: nothing is put together of
+    them before the loop."""
+    at = next(n for n, k in enumerate(program.kernels) if k is kernel)
+    around = [r for r in program.repeats if r.first <= at < r.last]
+    swapped = {name for r in around for pair in r.swaps for name in pair}
+    return swapped | {name for r in around for name in _stored(program.kernels[r.first : r.last])
+                      if name in _stored(program.kernels[: r.first])}  # fmt: skip
+
+
+def _stored(kernels: Sequence[Kernel]) -> set[str]:
+    return {_name(op) for k in kernels for op in _stores(k)}
 
 
 def _stores(kernel: Kernel) -> Iterator[Store]:
