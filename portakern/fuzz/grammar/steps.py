@@ -69,8 +69,9 @@ def tied_in_steps(s: FuzzScope) -> Var:
     return _scanned(s, _line(s), pick(s.draw, TIED))
 
 
-BESIDE = ("pk.pad(h_[..., :-1], ({0}(1, 0)), value=0.25)", "pk.pad(h_[..., 1:], ({0}(0, 1)), value=-0.5)", "pk.roll(h_, 1, -1)",
-          "pk.concat([h_[..., 1:], h_[..., :1]], -1)", "(pk.roll(h_, -1, -1) - pk.roll(h_, 1, -1))", "pk.flip(h_, -1)")  # fmt: skip
+BESIDE = ("pk.pad(h_[..., :-1], ({0}(1, 0)), value=0.25)", "pk.pad(h_[..., 1:], ({0}(0, 1)), value=-0.5)",
+          "pk.roll(h_, 1, -1)", "pk.concat([h_[..., 1:], h_[..., :1]], -1)",
+          "(pk.roll(h_, -1, -1) - pk.roll(h_, 1, -1))", "pk.flip(h_, -1)")  # fmt: skip
 MOVED = ("pk.tanh(h_ * 0.5 + {0} + x_)", "pk.maximum({0}, h_ - 0.25)", "pk.where({0} > h_, pk.tanh(x_), {0} * 0.5)",
          "pk.where(x_ > 0.0, {0}, h_)")  # fmt: skip
 
