@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Result
-from portakern.ir.size import Size, product
+from portakern.ir.size import Size, Sym, product
 from portakern.ir.tensor import SCATTER, Scatter, Sort
 from portakern.spec import elementwise as ew
 from portakern.spec import reductions as red
@@ -98,6 +98,8 @@ def _begin_of_runs(ordered: Traced, axis: int) -> Traced:
 
 def _count(x: Traced, k: int, axis: int, what: str) -> int:
     size = x.shape[check_axis(axis, x.ndim)]
+    if isinstance(k, Sym):
+        raise spec_error(f"{what} of the open size {k}", "build it for given sizes")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1 or (isinstance(size, int) and k > size):
         raise spec_error(f"{what} of {k!r} among {size} elements", f"k is a number from 1 to {size}")
     return k

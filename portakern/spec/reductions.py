@@ -89,15 +89,23 @@ def std(x: Traced, axis: Axis = None, keepdims: bool = False) -> Traced:
 
 
 @located
-def argmax(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the largest along ``axis``, the lowest among equals; a NaN counts as the largest."""
-    return make(ArgFold("max", x.op, views.check_axis(axis, x.ndim)))
+def argmax(x: Traced, axis: int = -1, keepdims: bool = False) -> Traced:
+    """The i32 index of the largest along ``axis``, the lowest among equals; a NaN counts as the largest.  True is larger than
+    false."""
+    return _place("max", x, axis, keepdims)
 
 
 @located
-def argmin(x: Traced, axis: int = -1) -> Traced:
-    """The i32 index of the smallest along ``axis``, the lowest among equals; a NaN counts as the smallest."""
-    return make(ArgFold("min", x.op, views.check_axis(axis, x.ndim)))
+def argmin(x: Traced, axis: int = -1, keepdims: bool = False) -> Traced:
+    """The i32 index of the smallest along ``axis``, the lowest among equals; a NaN counts as the smallest.  True is larger than
+    false."""
+    return _place("min", x, axis, keepdims)
+
+
+def _place(fn: str, x: Traced, axis: int, keepdims: bool) -> Traced:
+    axis = views.check_axis(axis, x.ndim)
+    found = make(ArgFold(fn, as_number(x).op, axis))
+    return views.expand_dims(found, axis) if keepdims else found
 
 
 def _cumulate(fn: str, x: Traced, axis: int, reverse: bool, exclusive: bool) -> Traced:

@@ -239,11 +239,11 @@ class Traced:
     def var(self, axis: Any = None, keepdims: bool = False) -> Traced:
         return _functions().var(self, axis, keepdims)
 
-    def argmax(self, axis: int = -1) -> Traced:
-        return _functions().argmax(self, axis)
+    def argmax(self, axis: int = -1, keepdims: bool = False) -> Traced:
+        return _functions().argmax(self, axis, keepdims)
 
-    def argmin(self, axis: int = -1) -> Traced:
-        return _functions().argmin(self, axis)
+    def argmin(self, axis: int = -1, keepdims: bool = False) -> Traced:
+        return _functions().argmin(self, axis, keepdims)
 
     def cumsum(self, axis: int = -1) -> Traced:
         return _functions().cumsum(self, axis)

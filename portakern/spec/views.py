@@ -308,12 +308,17 @@ def take(x: Traced, indices: Traced, axis: int = 0, fill: float | int = 0) -> Tr
 
 @located
 def take_along(x: Traced, indices: Traced, axis: int, fill: float | int = 0) -> Traced:
-    """Per position, the element along ``axis`` that ``indices`` names (numpy ``take_along_axis``)."""
+    """Per position, the element along ``axis`` that ``indices`` names (numpy ``take_along_axis``); the other dims of ``x`` and
+    ``indices`` are broadcast to each other."""
     check_indices(indices)
     if indices.ndim != x.ndim:
         raise spec_error(f"take_along of an array of {x.ndim} dims by indices of {indices.ndim}",
                          "put a dim of 1 in where each line has one index: i[:, None]")  # fmt: skip
-    return make(Gather(x.op, indices.op, check_axis(axis, x.ndim), True, fill))
+    axis = check_axis(axis, x.ndim)
+    rest = [shape[:axis] + shape[axis + 1 :] for shape in (x.shape, indices.shape)]
+    common = broadcast_shapes(rest)
+    x, indices = (broadcast_to(a, (*common[:axis], a.shape[axis], *common[axis:])) for a in (x, indices))
+    return make(Gather(x.op, indices.op, axis, True, fill))
 
 
 def check_indices(indices: Any) -> None:

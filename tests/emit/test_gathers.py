@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import portakern as pk
-from portakern.backends.tpu.text import emitter
+from portakern.backends.tpu.text import typical
 from portakern.registry import registry
 from tests.lower import gather_operators
 from tests.lowering import lowered_for
@@ -68,7 +68,7 @@ def test_indices_of_a_kernel_share_scalar_memory(dims: dict[str, int], what: str
 
 @pytest.mark.parametrize(("t", "rows"), [(600, 128), (4099, 16), (100_000, 1)])
 def test_open_sizes_are_compiled_for_indices_that_fit(t: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emitter, "_MOST", 1 << 24)  # else the arrays picked bound them first
+    monkeypatch.setattr(typical, "_MOST", 1 << 24)  # else the arrays picked bound them first
     at = registry().target("pallas:v5e")
     program = lowered_for(at, rows_of_two.program({"V": 5000, "D": 128, "T": t}, {}, "f32"))
     source = registry().language("pallas").emitter.emit(program, at)

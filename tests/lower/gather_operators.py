@@ -38,6 +38,12 @@ def along_the_middle(x: pk.Tensor["A", "V", "D"], ids: pk.Tensor["A", "K", "D", 
     return pk.take_along(x, ids, axis=1, fill=7)
 
 
+@gathers(ragged=dict(A=3, V=11, D=37, K=5), tiny=dict(A=1, V=2, D=3, K=1))
+def lines_along_the_middle(x: pk.Tensor["A", "V", "D"], ids: pk.Tensor["A", "K", pk.i32], line: pk.Tensor[1, "V", "D"]):
+    """Dims of 1 go with all of the other's."""
+    return pk.take_along(x, ids[:, :, None], axis=1, fill=7), pk.take_along(line, ids[:, :, None], axis=1)
+
+
 @gathers(ragged=dict(A=3, B=4, V=11, K=5), tiny=dict(A=1, B=2, V=2, K=2))
 def several_of_a_line(x: pk.Tensor["A", "B", "V"], ids: pk.Tensor["A", "B", "K", pk.i32]):
     return pk.relu(pk.take_along(x, ids, axis=-1))

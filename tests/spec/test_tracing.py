@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.errors import UsageError
+from portakern.errors import SpecError, UsageError
 from portakern.ir.oracle import evaluate
 from portakern.ir.size import Sym
 from portakern.ir.tensor import tensor_type
@@ -300,3 +300,26 @@ def test_strided_slices_of_a_multiple_are_equal() -> None:
     for dims in ({"M": 3, "D": 4}, {"M": 3, "D": 0}, {"M": 1, "D": 1}):
         m, d = dims.values()
         assert [tensor_type(r).shape for r in parts.program(dims).results] == [(m, d), (m, d + 1)]
+
+
+def test_a_number_of_the_largest_may_be_a_size() -> None:
+    """Which is known when the operator is built."""
+    @pk.operator
+    def op(x: pk.Tensor["B", "W", "V"]):
+        best, at = pk.topk(x.reshape(x.shape[0], -1), x.shape[1], axis=1)
+        return best, at // x.shape[2]
+
+    with pytest.raises(SpecError, match="topk of the open size W"):
+        op.trace({}, "f32")
+    assert out_types(op.program({"B": 2, "W": 3, "V": 5}, {}, "f32"))["out0"] == "tensor[2, 3, f32]"
+
+
+def test_places_of_the_largest_keep_their_axis_and_are_found_of_booleans() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", "N"]):
+        return pk.argmax(x > 0.5, axis=1), x.argmin(0, keepdims=True)
+
+    given = np.random.default_rng(0).standard_normal((4, 7))
+    found = evaluate(op.program({"M": 4, "N": 7}, {}, "f32"), {"x": given})
+    np.testing.assert_array_equal(found["out0"], np.argmax(given > 0.5, axis=1))
+    np.testing.assert_array_equal(found["out1"], np.argmin(given, axis=0, keepdims=True))
