@@ -178,7 +178,7 @@ class Values:
             case Unary():
                 return self._unary(region, op)
             case Binary() | Compare():
-                return operations.binary(op.fn, self.value(region, op.lhs), self.value(region, op.rhs), tile_type(op.lhs).dtype)
+                return self._binary(region, op)
             case Select():
                 condition, yes, no = (self.value(region, x) for x in (op.condition, op.yes, op.no))
                 return operations.select(condition, yes, no, tile_type(op).dtype)
@@ -234,6 +234,12 @@ class Values:
             # The scalar core has no transcendental functions; a vector of one element does.
             x = self.shapes.fill(x, (None, None), tile_type(op.x).dtype)
         return operations.unary(op.fn, x, tile_type(op).dtype)
+
+    def _binary(self, region: Region, op: Binary | Compare) -> PlacedExpr:
+        lhs, rhs, dtype = self.value(region, op.lhs), self.value(region, op.rhs), tile_type(op.lhs).dtype
+        if op.fn == "pow" and lhs.place is None and rhs.place is None:
+            lhs = self.shapes.fill(lhs, (None, None), dtype)
+        return operations.binary(op.fn, lhs, rhs, dtype)
 
     def _cast(self, region: Region, op: Cast) -> PlacedExpr:
         if isinstance(op.x, Const):
