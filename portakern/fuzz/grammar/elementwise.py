@@ -138,7 +138,11 @@ def divided_number(s: FuzzScope) -> Var:
 @production(2.0)
 def with_scalar(s: FuzzScope) -> Var:
     tau = s.scalar()
-    return _scaled(s, s.number(), str(tau), tau.range)
+    if chance(s.draw, 60):
+        return _scaled(s, s.number(), str(tau), tau.range)
+    made = pick(s.draw, ("pk.pow(0.9, pk.abs({0}))", "pk.exp(-pk.abs({0}))", "pk.tanh({0}) * pk.sigmoid({0})",
+                         "pk.where({0} > 0.5, 0.5, pk.sin({0}))"))  # fmt: skip
+    return _scaled(s, s.number(), f"({made.format(tau)})", SIGNED_UNIT)
 
 
 @production(0.7)

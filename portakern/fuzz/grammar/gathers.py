@@ -127,7 +127,8 @@ def rows_sent(s: FuzzScope) -> Var:
     """Rows put where the largest of products says, or in the order of that, as a router sends them to experts and back."""
     x = s.number((2,), within=Range(-100.0, 100.0))
     w = s.input((x.shape[1], s.dim(x.shape)), hint="w")
-    place = s.let(f"pk.argmax(pk.matmul({x}, {w}, dtype=pk.f32), axis=-1)", Range(0.0, 1000.0), "place")
+    place = s.let(f"pk.argmax(pk.matmul({x}, {w}, dtype=pk.f32), axis=-1)", Range(0.0, 1000.0), "place",
+                  needs=[Need(w.shape[1], 1)])  # fmt: skip
     if chance(s.draw, 60):
         place = s.let(f"pk.argsort({place}, axis=0)", Range(0.0, 1000.0), "order")
     return s.let(f"pk.index_put(pk.zeros({x}.shape, {x}.dtype), ({place},), {x} * 1.5)", x.range * Range(-1.5, 1.5))

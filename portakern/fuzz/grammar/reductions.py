@@ -9,6 +9,7 @@ from functools import partial
 from portakern.fuzz.grammar.draws import chance, pick, some
 from portakern.fuzz.grammar.ranges import UNIT, Range
 from portakern.fuzz.grammar.scope import FuzzScope, Var
+from portakern.fuzz.grammar.sizes import Need
 from portakern.fuzz.grammar.table import add, production
 
 SMALL = Range(-60.0, 60.0)
@@ -69,7 +70,8 @@ def _place(fn: str, s: FuzzScope) -> Var:
     """Also of whole numbers, of which many are equal."""
     x = s.operand(lambda v: (v.is_number or v.dtype == "i32") and v.rank > 0, lambda: s.input(s.shape()))
     of = f"pk.round({x})" if x.is_number and chance(s.draw, 50) else x
-    return s.let(f"pk.{fn}({of}, axis={s.axis(x)})", Range(0.0, 1000.0))
+    axis = s.axis(x)
+    return s.let(f"pk.{fn}({of}, axis={axis})", Range(0.0, 1000.0), needs=[Need(x.shape[axis], 1)])
 
 
 for _fn in ("argmax", "argmin"):
