@@ -39,12 +39,12 @@ MOST = 4
 REGISTERS = 128
 """Registers of 32 bits of a thread that may hold what is on its way.  The loops of the gradient of the delta rule with 32
 heads, 4096 steps and 128 features took 10.1 ms on an H200 with 48 or 96 of them, by which they read nothing ahead, 8.4 with
-128 and with 160; those of a state-space model of 8 x 2048 x 2048, with 32 lanes a block, 4.0, 2.6 and 3.7 with 48, 128, 160."""
-
+128 and with 160; those of a state-space model of 8 x 2048 x 2048, with 32 lanes a block, 4.0, 2.6 and 3.7 with 48, 128, 160
+(``benchmarks/steps.py --gradients``, with this as given)."""
 
 FILE = 1 << 16
-"""Registers of 32 bits of an SM (CUDA C++ Programming Guide, technical specifications by compute capability), which one block
-shares: half of a thread's are for what a step computes."""
+"""Registers of 32 bits of an SM, ``registers_per_unit`` of every device here (a plan has none), which one block shares: half of
+a thread's are for what a step computes."""
 
 
 def read_ahead(loop: p.Loop, plan: KernelPlan) -> tuple[int, Sequence[p.LoadTile | p.Scalar]]:

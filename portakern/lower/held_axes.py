@@ -30,7 +30,7 @@ PART, LEAST = 1 << 8, 8
 least, so that what is shown of each is little.  Gradients of a state-space model of 1 x 4096 x 2048 lanes with 16 numbers each
 took 3.4, 2.9 and 2.5 ms on an H200 with 512, 256 and 128 elements, of 8 x 2048 x 2048 lanes 2.6, 2.5 and 3.0; those of the
 delta rule with 32 heads of 128 features 8.3 and 8.8 ms with 4 and 8 rows of the state, with 128 heads of 64 features 4.0 and
-3.6."""
+3.6 (``benchmarks/steps.py --gradients``, with these as given)."""
 
 
 Cuts = tuple[tuple[AxisClass, int], ...]

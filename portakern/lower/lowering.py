@@ -13,7 +13,7 @@ from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
 from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
-from portakern.ir.rewrite import canonicalise
+from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, Sym, product, quotients
 from portakern.lower import at_once, held, regular, searches, shown_sums, steps
 from portakern.lower.asked import asked_only
@@ -104,7 +104,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     :class:`IRError` for what no kernel can be made of.
     """
     _check_reshapes(program)
-    loops = steps.rules + held.rules + at_once.rules + shown_sums.rules
+    loops = steps.rules + held.rules + at_once.rules + (shown_sums.rules if holds_parts else Rules())
     rules = loops if picks else loops + searches.rules + regular.rules
     stepped = canonicalise(program, rules)
     while (smaller := asked_only(stepped)) is not stepped:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import portakern as pk
+from portakern.backends.cuda.ahead import FILE
 from portakern.registry import registry
 from portakern.study.study import Runner
 from portakern.study.work import Problem, works
@@ -45,6 +46,11 @@ def test_large_tiles_are_read_less_far_ahead_or_not() -> None:
     """Those on their way take registers."""
     steps = {n: re.findall(r"pk::ahead<(\d)>", text_of(ops.normed, T=512, B=64, N=n)) for n in (4096, 8192, 16384)}
     assert steps == {4096: ["4"], 8192: ["4"], 16384: ["2"]}
+
+
+def test_every_device_has_the_registers_that_are_shared() -> None:
+    devices = [t.device for t in registry().match("cuda:*")]
+    assert devices and {d.count("registers_per_unit") for d in devices} == {FILE}
 
 
 @pytest.mark.parametrize("length", [1, 3, 5, None], ids=str)
