@@ -270,6 +270,7 @@ class HipEmitter(CLikeEmitter):
             "HIP", subgroup=subgroup(target.device), role_matters=True,
             register_operands=frozenset({("A", "accumulator"), ("A", "left")}), private_walks=True, takes_parts=True,
             member="PK_FN", single="v[0][0]", sorts=True, times="pk::times({0}, {1})",
+            apart=frozenset({"f64"}),  # see MatrixCols in layout.h
         )  # fmt: skip
 
     def missing(self, program: Program, target: Target) -> Sequence[Missing]:

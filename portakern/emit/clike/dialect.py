@@ -31,7 +31,8 @@ class Dialect:
 
     *Layouts.*  ``rows`` and ``accumulator`` spell a layout; they may use ``{rows}``, ``{cols}``, ``{warps}``,
     ``{threads}`` and ``{element}`` (operand type of the matrix product).  ``row_of`` and ``col_of`` spell the vectors of the
-    layout ``{layout}``.  ``plain_vectors`` says that vectors of equal length are the same in every layout.
+    layout ``{layout}``.  ``plain_vectors`` says that vectors of equal length are the same in every layout, ``apart`` of which
+    operand dtypes products accumulate in an order of elements that products of no other dtype have.
 
     *Kernel.*  ``kernel`` is the line that opens a kernel (``{name}``, ``{params}``, ``{threads}``, ``{warps}``, and what the
     printer says of ``{bounds}`` and ``{attributes}``), ``block`` the
@@ -75,6 +76,7 @@ class Dialect:
     row_of: str = "pk::RowOf<{layout}>"
     col_of: str = "pk::ColOf<{layout}>"
     plain_vectors: bool = False
+    apart: frozenset[str] = frozenset()
 
     kernel: str = 'extern "C" __global__ void {attributes}__launch_bounds__({bounds}) {name}({params})'
     block: str = "blockIdx.x"

@@ -4,7 +4,9 @@ Elementwise operations, loop carries and the accumulator of a matrix product kee
 joined into groups (union-find) and each group gets one layout:
 
 - a group of tiles with two dims that a matrix product accumulates into has the ``accumulator`` layout of the hardware, any
-  other one the ``rows`` layout;
+  other one the ``rows`` layout.  Where products of several dtypes meet in a group, the layout is that of the narrowest: a
+  matrix unit writes in its own order, while products done by multiply-adds can accumulate in any.  Units that differ in their
+  order (``apart``) are not joined;
 - a group of one-dim tiles is a vector of the two-dim layout it meets: it has one value per row (``row``) or per column
   (``col``) of it.  One that is itself reduced to a scalar, or meets no other, is a ``rows`` layout of one row.
 
@@ -13,9 +15,10 @@ Constants spread over a tile and coordinates belong to no group: they take the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 
+from portakern.dtypes import DTYPES
 from portakern.emit.clike.names import identifier
 from portakern.ir import tile as t
 from portakern.ir.core import Block, Op, Result, yielded
@@ -123,9 +126,11 @@ def _capitals(axes: tuple[str, str]) -> str:
 class Layouts:
     """The place of every tile of ``kernel``; ``layouts`` lists the distinct layouts in order of appearance."""
 
-    def __init__(self, kernel: t.Kernel, skip: Callable[[Op], bool] = lambda op: False) -> None:
-        """``skip`` says which values are never in registers."""
+    def __init__(self, kernel: t.Kernel, skip: Callable[[Op], bool] = lambda op: False, apart: Container[str] = ()) -> None:
+        """``skip`` says which values are never in registers, ``apart`` the operand dtypes whose products accumulate in an order
+        that no other dtype's have."""
         self.kernel = kernel
+        self.apart = apart
         self.parent: dict[Op, Op] = {}
         self.values = [op for op in tiles_of(kernel.body) if dims_of(op) and not floating(op) and not skip(op)]
         self._join()
@@ -154,7 +159,10 @@ class Layouts:
 
     def _join(self) -> None:
         self.parent = {op: op for op in self.values}
+        casts = [op for op in tiles_of(self.kernel.body) if isinstance(op, t.Cast) and self._between_orders(op)]
         for op in tiles_of(self.kernel.body):
+            if op in casts:
+                continue
             if isinstance(op, ELEMENTWISE):
                 self._union(op, *(x for x in op.operands if dims_of(x)))
             elif isinstance(op, t.Broadcast) and dims_of(op.x) == dims_of(op):
@@ -174,6 +182,22 @@ class Layouts:
                 self._union(*op.xs)
             elif isinstance(op, Result) and isinstance(op.source, t.ScanBy | t.SortBy) and _as_scanned(op):
                 self._union(*op.source.xs, op)
+        for op in casts:
+            here, there = (self._orders(x) for x in (op, op.x))
+            if here == there or not here or not there:
+                self._union(op, op.x)
+
+    def _between_orders(self, op: t.Cast) -> bool:
+        """Whether what is cast may come from a product of another order than what it becomes."""
+        return any(t.tile_type(x).dtype in self.apart for x in (op, op.x)) and op in self.parent and op.x in self.parent
+
+    def _orders(self, op: Op) -> set[str]:
+        """The orders in which products accumulate into the group of ``op``: a dtype that is apart, or "" for all others."""
+        dtypes = [t.tile_type(d.lhs).dtype for d in self._products() if self._find(d) is self._find(op)]
+        return {x if x in self.apart else "" for x in dtypes}
+
+    def _products(self) -> Iterator[t.Dot]:
+        return (op for op in self.values if isinstance(op, t.Dot) and len(dims_of(op)) == 2)
 
     # ---- layouts
 
@@ -187,9 +211,9 @@ class Layouts:
 
     def _tiles(self) -> None:
         dots: dict[Op, str] = {}
-        for op in self.values:
-            if isinstance(op, t.Dot) and len(dims_of(op)) == 2:
-                dots.setdefault(self._find(op), t.tile_type(op.lhs).dtype)
+        for op in self._products():
+            root, dtype = self._find(op), t.tile_type(op.lhs).dtype
+            dots[root] = min(dots.get(root, dtype), dtype, key=lambda x: DTYPES[x].bytes)
         for op in self.values:
             root = self._find(op)
             if len(dims_of(op)) == 2 and root not in self.of_group:

@@ -25,7 +25,7 @@ class State:
         self.dialect = dialect
         self.loads = Operands(kernel, dialect.takes_pixels)
         self.staged = self.loads.staged
-        self.layouts = Layouts(kernel, lambda op: op in self.loads.lists or self.loads.only_operand(op))
+        self.layouts = Layouts(kernel, lambda op: op in self.loads.lists or self.loads.only_operand(op), dialect.apart)
         self.regions = ElementwiseRegions(kernel, self.layouts)
         self.names = CNames({x.name for x in self.layouts.layouts} | {size_name(s) for s in kernel.sizes})
         self.inner: set[str] = set()  # names inside maps

@@ -12,8 +12,8 @@ from portakern.ir.size import Size
 
 SCORES = Range(-500.0, 500.0)
 MIXED = Range(-5.0, 5.0)
-OWN = {("", "", ""): 80, ("", "", "f16"): 4, ("f32", "f32", "bf16"): 5, ("f16", "f16", "f32"): 4, ("f32", "bf16", "bf16"): 4,
-       ("bf16", "f16", ""): 3}  # fmt: skip
+OWN = {("", "", ""): 74, ("", "", "f16"): 4, ("f32", "f32", "bf16"): 5, ("f16", "f16", "f32"): 4, ("f32", "bf16", "bf16"): 4,
+       ("bf16", "f16", ""): 3, ("f16", "f16", "bf16"): 2, ("f64", "f64", "f32"): 2, ("f32", "f32", "f64"): 2}  # fmt: skip
 """Dtypes of queries, keys and values beside the operator's, and how often."""
 
 

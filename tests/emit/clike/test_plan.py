@@ -13,7 +13,7 @@ from portakern.ir.builder import Builder
 from portakern.ir.core import Arg, Block
 from portakern.ir.program import Array, Program, verify_program
 from portakern.ir.schedule import Schedule
-from portakern.ir.tile import Axis, BufferType, Kernel, Reduce
+from portakern.ir.tile import Axis, BufferType, Dot, Kernel, Reduce
 from tests import samples
 
 pytestmark = pytest.mark.quick
@@ -99,3 +99,42 @@ def test_a_swap_of_carried_values_goes_through_copies() -> None:
     (loop,) = of(build_plan(program, GPU), p.Loop)
     tail = [str(s) for s in loop.body if isinstance(s, p.Relayout | p.Assign)]
     assert tail == ["first = second", "second = new_second"] or tail[0].startswith("old_"), tail
+
+
+def _two_products(first: str, second: str) -> Program:
+    """The sum of a product of ``first`` and one of ``second``, each over a dim that is one tile."""
+    axes = (Axis("m", "grid", 16, 16), Axis("n", "grid", 16, 16), Axis("k", "loop", 16, 16))
+    dtypes = {"a": first, "b": first, "c": second, "d": second}
+    arrays = [Arg(name, BufferType((16, 16), dtype)) for name, dtype in dtypes.items()]
+    y = Arg("y", BufferType((16, 16), "f32"))
+    b = Builder(axes)
+
+    def step(carried):
+        a, w, c, d = (b.load(x, ["m" if x.name in "ac" else "n", "k"]) for x in arrays)
+        sums = [b.add(Dot(left, right, b.full(0.0, of, b.dims("m", "n")), "k")) for left, right, of in
+                ((a, w, "f64" if first == "f64" else "f32"), (c, d, "f64" if second == "f64" else "f32"))]
+        one, other = (x if x.type.dtype == "f32" else b.cast(x, "f32") for x in sums)
+        return [b.binary("add", carried[0], b.binary("mul", one, other))]
+
+    (total,) = b.loop("k", [("total", b.full(0.0, "f32", b.dims("m", "n")))], step)
+    b.store(total, y, ["m", "n"])
+    kernel = Kernel("two", Block((*arrays, y), b.ops), "contraction", axes, Schedule((("m", 16), ("n", 16), ("k", 16))))
+    program = Program("two", (*(Array(x.name, x.of, "input") for x in arrays), Array("y", y.of, "output")), (kernel,))
+    verify_program(program)
+    return program
+
+
+@pytest.mark.parametrize("dtypes", [("f32", "bf16"), ("bf16", "f32")])
+def test_products_that_meet_lie_as_the_matrix_unit_of_the_narrower_one_writes(dtypes: tuple[str, str]) -> None:
+    plan = build_plan(_two_products(*dtypes), GPU)
+    assert {d.place.layout.element for d in of(plan, p.Dot)} == {"bf16"}
+    assert not of(plan, p.Relayout)
+
+
+@pytest.mark.parametrize("dtypes", [("f32", "f64"), ("f64", "f32")])
+def test_products_whose_units_differ_in_their_order_lie_apart(dtypes: tuple[str, str]) -> None:
+    program = _two_products(*dtypes)
+    together, apart = build_plan(program, GPU), build_plan(program, replace(GPU, apart=frozenset({"f64"})))
+    assert {d.place.layout.element for d in of(together, p.Dot)} == {"f32"}
+    assert [d.place.layout.element for d in of(apart, p.Dot)] == list(dtypes)
+    assert [s.word for s in of(apart, p.Relayout)] == ["relayout"]

@@ -63,9 +63,11 @@ template <class S> struct Stored<Transposed<S>> {
 /// Starts acc += a b on the matrix unit of the warpgroup, with both operands in shared memory, each stored either way. `acc`
 /// and the operands are left alone until the product is complete (ptx::wgmma_wait). With `Deep`, only the first so many of k
 /// take part. Without `keep`, acc = a b.
-template <int Deep = 0, class T, int R, int C, int Warps, class E, class A, class B>
-PK_DEVICE void start_dot(Tile<T, WarpgroupAccumulator<R, C, Warps, E>>& acc, const A& a, const B& b, bool keep = true) {
-    using L = WarpgroupAccumulator<R, C, Warps, E>;
+template <int Deep = 0, class T, int R, int C, int Warps, class Other, class A, class B>
+PK_DEVICE void start_dot(Tile<T, WarpgroupAccumulator<R, C, Warps, Other>>& acc, const A& a, const B& b, bool keep = true) {
+    using L = WarpgroupAccumulator<R, C, Warps, Other>;
+    using E = typename A::Element;  // of operands of other types the accumulator is the same
+    static_assert(same<E, typename B::Element>, "operand types differ");
     constexpr int step = 32 / static_cast<int>(sizeof(E));
     static_assert(A::rows == R && B::cols == C && A::cols == B::rows && A::cols % step == 0, "sizes do not match");
     static_assert(Deep % step == 0 && Deep <= A::cols, "a wgmma takes 32 bytes of k");
