@@ -22,7 +22,7 @@ from portakern.lower.cuts import last_anchors
 from portakern.lower.domain import Domain, Run, real
 from portakern.lower.kernel import Frame, Lowered, NoSchedule, Request, covered, grid, one_by_one
 from portakern.lower.online import through_casts
-from portakern.lower.recomputed import features_of, products_of_chain, reduced_axes
+from portakern.lower.recomputed import features_of, products_of_chain, reduced_axes, tile_of_middle
 from portakern.lower.rows import Folding, levels_of, nested
 from portakern.lower.tiles import wide
 
@@ -59,12 +59,10 @@ def _domain(request: Request, inner: Sequence[tt.Contract], outer: Sequence[tt.C
     middle, walked = real(classes.of(inner[0])), reduced_axes(outer[0], classes)
     if any(set(real(classes.of(c))) != set(middle) for c in inner) or any(reduced_axes(o, classes) != walked for o in outer):
         raise NoSchedule("products of products that do not run along the same axes")
-    free = real(classes.of(inner[0])[len(inner[0].lhs_batch) :])
-    kept = [c for c in free if c not in walked]
-    along = [c for c in free if c in walked]
-    if not kept or not along:
-        raise NoSchedule("a product of a product of vectors")
-    m, n = kept[-1], along[-1]
+    tile = tile_of_middle(inner, outer, classes)
+    if tile is None:
+        raise NoSchedule("products of products that are no products of matrices along any two axes")
+    m, n = tile
     summed = dict.fromkeys(classes.of_operand(c, 0)[c.lhs_axes[0]] for c in inner)
     features = dict.fromkeys(c for o in outer if isinstance(o, tt.Contract) for i in (0, 1)
                              for c in features_of(o, i, classes) if c not in middle)  # fmt: skip

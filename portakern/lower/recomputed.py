@@ -129,18 +129,35 @@ def _can_walk(op: Contract, use: Use, classes: Classes) -> bool:
     """Whether ``use`` reduces some axes of the middle, all of which it has, and a tile covers the features of its result."""
     middle, mine = set(real(classes.of(op))), set(real(classes.of_operand(use.op, use.number)))
     reduced = reduced_axes(use.op, classes)
-    if mine != middle or not reduced <= middle or reduced == middle or not reduced & free_axes(op, classes):
+    if mine != middle or not reduced <= middle or tile_of_middle([op], [use.op], classes) is None:
         return False
-    if not free_axes(op, classes) - reduced or isinstance(use.op, Fold):
-        return isinstance(use.op, Fold)
+    if isinstance(use.op, Fold):
+        return True
     features = features_of(use.op, 1 - use.number, classes)
     return (len(features) == 1 and all(isinstance(c.extent, int) and c.extent <= WIDEST for c in features)
             and features.isdisjoint(middle) and DTYPES[use.op.dtype].is_float)  # fmt: skip
 
 
-def free_axes(op: Contract, classes: Classes) -> set[AxisClass]:
-    """The axes of a product that one operand alone has."""
-    return set(real(classes.of(op)[len(op.lhs_batch) :]))
+def tile_of_middle(inner: Sequence[Contract], outer: Sequence[Contract | Fold], classes: Classes
+                   ) -> tuple[AxisClass, AxisClass] | None:  # fmt: skip
+    """The axis of the middle whose rows a block keeps, and the one that it walks: ``None`` where no two give products of
+    matrices.
+
+    An inner product must have them in two operands, as i and j of ``ick,jk->icj``, where i and c would be products of vectors;
+    and no result may have the kept one in both operands, as i of ``ij,ijz->iz``.
+    """
+    walked, free = reduced_axes(outer[0], classes), real(classes.of(inner[0])[len(inner[0].lhs_batch) :])
+    products = [op for op in outer if isinstance(op, Contract)]
+    for m in reversed([c for c in free if c not in walked]):
+        for n in reversed([c for c in free if c in walked]):
+            sides = all(_has(op, m, n, classes) or _has(op, n, m, classes) for op in inner)
+            if sides and all(m in features_of(op, 0, classes) | features_of(op, 1, classes) for op in products):
+                return m, n
+    return None
+
+
+def _has(op: Contract, left: AxisClass, right: AxisClass, classes: Classes) -> bool:
+    return left in features_of(op, 0, classes) and right in features_of(op, 1, classes)
 
 
 def reduced_axes(op: Contract | Fold, classes: Classes) -> set[AxisClass]:

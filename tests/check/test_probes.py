@@ -102,7 +102,7 @@ def test_a_layer_that_is_off_by_a_hundredth_is_seen(operator: pk.Operator) -> No
 def bent(x: T["M", "N"], w: T["N", "N"]):
     """Thousands of numbers, each a row, some of them nearer to a kink than probes and kernels are to each other."""
     c = pk.expand_dims(((1.0 - x) @ w) @ w, -1)
-    return pk.relu(c), pk.minimum(c, 0.0), abs(c), pk.maximum(c[::2], c[1::2])
+    return pk.relu(c), pk.minimum(c, 0.0), abs(c), pk.maximum(c[::2], c[1::2]), pk.silu(c * 1e10), pk.tanh(c * 1e10)
 
 
 def test_behind_a_kink_is_what_no_probe_has_seen() -> None:

@@ -53,8 +53,9 @@ ALIKE = 1 / 16
 MANY = 1 / 8
 """Of the elements."""
 
-BENDS = {"max", "min", "abs"}
-"""Functions of floats, and reductions by them, that have a kink: on its other side is what no probe may have seen."""
+BENDS = {"max", "min", "abs", "sigmoid", "tanh", "erf"}
+"""Functions of floats, and reductions by them, that have a kink, as those have that are flat on both sides when one looks
+at them from large numbers: on its other side is what no probe may have seen."""
 
 JUMPS = {"floor", "ceil", "trunc", "round", "sign", "floordiv", "rem"}
 """Functions of floats that jump."""
@@ -223,6 +224,8 @@ class _Walk:
             return tuple(self._near(_bounded(v), [p[k] for p in probes]) for k, v in enumerate(own))
         if getattr(op, "fn", "") in BENDS and own.x.dtype.kind == "f":
             own = self._behind_the_kink(op, own, given, probes)
+        if getattr(op, "fn", "") == "mul" and own.x.dtype.kind == "f":
+            own = _of_both(own, *given)
         doubt = self._doubt(op, own, given)
         if isinstance(op, _ONCE) and np.any(doubt):
             own, doubt = replace(own, e=own.e + doubt / FARTHEST), 0.0
@@ -286,6 +289,14 @@ class _Walk:
             return near
         more = self._near(replace(near.own, e=np.where(same, anew, near.own.bound())), probes)
         return replace(more, anew=near.anew, doubt=near.doubt)
+
+
+def _of_both(own: Val, a: _Near, b: _Near) -> Val:
+    """``own`` of a product, and what the errors of both factors make together: nothing beside the numbers themselves, unless
+    the errors are as large.  Then probes may show one that is off where the other happens to be zero."""
+    both = FARTHEST * np.asarray(a.farthest) * b.farthest
+    both = np.where(np.isfinite(both) & (both > accuracy.unit("f32") * np.abs(own.x)), both, 0.0)
+    return replace(own, e=own.e + both) if both.any() else own
 
 
 def _on(own: Val, anew: Val) -> Val:

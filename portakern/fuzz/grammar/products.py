@@ -206,6 +206,25 @@ def several_contracted(s: FuzzScope) -> Var:
     return s.let(f'pk.einsum("{lead}hsd,{pair}e->{result}", {a}, {w}{asked(s, a)})', times(a, w))
 
 
+@production(2.0)
+def products_in_a_row(s: FuzzScope) -> Var:
+    """A short product, and one that sums some of its axes and may share others: few of these pairs multiply matrices alone."""
+    lead, left, right = (must + may * chance(s.draw, 40) for must, may in (("", "b"), ("i", "c"), ("j", "d")))
+    sizes: dict[str, Size] = {x: s.fresh_dim() for x in lead + left + right} | {"k": pick(s.draw, (3, 2, 5, 8))}
+    a, b = ("".join(order(s.draw, lead + x + "k")) for x in (left, right))
+    x, y = (s.input(tuple(sizes[c] for c in letters)) for letters in (a, b))
+    middle = "".join(order(s.draw, lead + left + right))
+    z = s.let(f'pk.einsum("{a},{b}->{middle}", {x}, {y})', times(x, y))
+    z = s.let(pick(s.draw, ("pk.tanh({})", "{} * 0.1", "pk.exp(-pk.abs({}))")).format(z), z.range | Range(0.0, 1.0))
+    gone = [c for c in middle if chance(s.draw, 40)] or [middle[-1]]
+    both = [c for c in middle if c not in gone and chance(s.draw, 20)]
+    w = "".join(order(s.draw, [*gone, *both, "z"]))
+    sizes["z"] = s.dim(z.shape)
+    v = s.input(tuple(sizes[c] for c in w))
+    result = "".join(order(s.draw, [*(c for c in middle if c not in gone), "z"]))
+    return s.let(f'pk.einsum("{middle},{w}->{result}", {z}, {v})', times(z, v))
+
+
 @production(0.7)
 def einsum_outer(s: FuzzScope) -> Var:
     """Nothing summed."""

@@ -71,7 +71,7 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     share = 10 * weights.get("open_dim", 1.0)
     opened = frozenset(n for d, n in dims.items() if d in plain and (d in wished or chance(draw, share)))
     params = {names[v.number]: v.value for v in kept if v.kind == "param"}
-    gradient = _has_gradient(kept, outputs) and chance(draw, 8 * weights.get("gradient", 1.0))
+    gradient = _has_gradient(kept, outputs) and chance(draw, 14 * weights.get("gradient", 1.0))
     text = render(kept, outputs, names, dims, gradient)
     case = FuzzCase(text, {dims[d]: n for d, n in sizes.items()}, scope.dtype, opened, params)
     return replace(case, features=_features(case, kept, outputs, scale) | ({"gradient"} if gradient else set()))
