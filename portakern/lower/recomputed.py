@@ -144,14 +144,17 @@ def tile_of_middle(inner: Sequence[Contract], outer: Sequence[Contract | Fold], 
     matrices.
 
     An inner product must have them in two operands, as i and j of ``ick,jk->icj``, where i and c would be products of vectors;
-    and no result may have the kept one in both operands, as i of ``ij,ijz->iz``.
+    and no result may have the kept one in both operands, as i of ``ij,ijz->iz``.  What is gone through one by one beside them
+    must not be what lies together in memory, as c of ``kic,kjd->ijcd`` when rows of i are kept and d is walked.
     """
     walked, free = reduced_axes(outer[0], classes), real(classes.of(inner[0])[len(inner[0].lhs_batch) :])
     products = [op for op in outer if isinstance(op, Contract)]
+    last = {axes[-1] for op in inner for i in (0, 1) if (axes := real(classes.of_operand(op, i)))}
     for m in reversed([c for c in free if c not in walked]):
         for n in reversed([c for c in free if c in walked]):
             sides = all(_has(op, m, n, classes) or _has(op, n, m, classes) for op in inner)
-            if sides and all(m in features_of(op, 0, classes) | features_of(op, 1, classes) for op in products):
+            rows = all(m in features_of(op, 0, classes) | features_of(op, 1, classes) for op in products)
+            if sides and rows and last.isdisjoint({*free} - {m, n}):
                 return m, n
     return None
 
