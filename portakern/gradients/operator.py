@@ -17,8 +17,9 @@ from portakern.ir.size import substitute
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
 from portakern.spec.annotations import TensorSpec, star_names
 from portakern.spec.inputs import Family, Offsets, index_families
-from portakern.spec.operator import Operator, outputs_of
+from portakern.spec.operator import Operator
 from portakern.spec.traced import Traced, recording
+from portakern.spec.tracing import outputs_of
 
 
 class Gradient(Operator):
@@ -59,13 +60,13 @@ class Gradient(Operator):
         """The dims of the forward's inputs, which all others follow from."""
         return self.forward.declared(params)
 
-    def _arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
-                   ) -> dict[str, Arg]:  # fmt: skip
+    def args_at(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
+                ) -> dict[str, Arg]:  # fmt: skip
         primal = self.forward.trace(params, dtype, stars, sizes)
         outputs = dict(zip(primal.outputs, primal.results, strict=True))
         if missing := {*self.save, *self.cotangents} - {*outputs}:
             raise self.error(f"with these parameters {self.forward.name} has no output {', '.join(sorted(missing))}")
-        given = self.forward._arguments(params, dtype, stars, sizes)
+        given = self.forward.args_at(params, dtype, stars, sizes)
         known = {**{n: outputs[n] for n in self.save}, **{PREFIX + n: outputs[n] for n in self.cotangents}}
         made = {n: Arg(n, _at(tensor_type(op), sizes), loc=self.loc) for n, op in known.items()}
         numbers = {i.name for i in self.forward.scalars}

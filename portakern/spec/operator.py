@@ -7,26 +7,23 @@ import html
 import inspect
 import sys
 import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, Literal, TypeVar, overload
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar, overload
 
 from portakern.dtype_names import DTypeLike, dtype_name
-from portakern.dtypes import DTYPES
-from portakern.errors import IRError, PortakernError, SpecError, UsageError
-from portakern.ir.core import Arg, Block, Loc, Yield
-from portakern.ir.rewrite import canonicalise
-from portakern.ir.size import names_of, substitute
-from portakern.ir.tensor import TensorProgram, TensorType, verify_tensor_program
-from portakern.spec import functions
+from portakern.errors import PortakernError, SpecError, UsageError
+from portakern.ir.core import Arg, Loc
+from portakern.ir.size import names_of
+from portakern.ir.tensor import TensorProgram
 from portakern.spec.annotations import ScalarSpec, TensorSpec, is_star, resolve, star_names
 from portakern.spec.bind import bind, check_size
 from portakern.spec.inputs import Family, at_sizes, sizes_of
-from portakern.spec.location import line_at, spec_error, traceback_location
-from portakern.spec.nibbles import in_memory, unpack
-from portakern.spec.traced import Traced, recording
+from portakern.spec.location import line_at, spec_error
+from portakern.spec.signature import Input, signature
+from portakern.spec.traced import Traced
+from portakern.spec.tracing import arguments, depends_on_sizes, traced
 
 
 class _Dynamic:
@@ -39,49 +36,6 @@ class _Dynamic:
 dynamic = _Dynamic()
 
 DimValue = int | tuple[int, ...] | list[int] | _Dynamic
-
-
-@dataclass(frozen=True)
-class Input:
-    """A declared input: an array, or a number given at run time."""
-
-    name: str
-    spec: TensorSpec | ScalarSpec
-    loc: Loc | None
-
-
-@dataclass(frozen=True)
-class Param:
-    """A keyword parameter whose value is fixed when the operator is built."""
-
-    name: str
-    type: type
-    default: Any
-    optional: bool = False
-    choices: tuple[Any, ...] = ()
-
-    def check(self, value: Any, operator: str) -> Any:
-        """``value`` as the parameter takes it; raises :class:`UsageError` where it does not."""
-        if value is None and self.optional:
-            return None
-        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        wrong = not isinstance(value, self.type) or (isinstance(value, bool) and self.type is not bool)
-        if wrong or (self.choices and value not in self.choices):
-            takes = " | ".join(map(repr, self.choices)) if self.choices else self.type.__name__
-            raise UsageError(f"{operator} cannot take {self.name}={value!r}", f"{self.name} is {takes}")
-        return value
-
-    def read(self, text: str, operator: str) -> Any:
-        """The value that ``text`` from a command line stands for."""
-        if self.optional and text.lower() in ("none", "null", ""):
-            return None
-        try:
-            if self.type is bool:
-                return self.check({"true": True, "1": True, "false": False, "0": False}[text.lower()], operator)
-            return self.check(self.type(text), operator)
-        except (ValueError, KeyError):
-            raise UsageError(f"{operator} cannot take {self.name}={text}", f"{self.name} is a {self.type.__name__}") from None
 
 
 @dataclass(frozen=True)
@@ -134,7 +88,7 @@ class Operator:
         self.__wrapped__ = function
         self._shapes = shapes
         self._raw_cases = cases
-        self.inputs, self.params = _signature(self)
+        self.inputs, self.params = signature(self, self._scope)
         for unknown in (n for n in self.families if n not in self._input_names):
             raise self.error(f"the family for {unknown!r} belongs to no input", f"inputs are {', '.join(self._input_names)}")
         try:
@@ -169,8 +123,13 @@ class Operator:
         """A :class:`SpecError` at ``loc``, or at the line the operator is defined on."""
         return spec_error(message, hint, loc or self.loc)
 
-    @cached_property
+    @property
     def loc(self) -> Loc:
+        """The line it is defined on."""
+        return self._loc
+
+    @cached_property
+    def _loc(self) -> Loc:
         try:
             lines, first = inspect.getsourcelines(self.function)
             offset = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
@@ -325,46 +284,27 @@ class Operator:
         values = self.check_params(params or {})
         asked = self, tuple(sorted(values.items(), key=lambda kv: kv[0])), dtype, tuple(sorted((stars or {}).items()))
         try:
-            return _trace(*asked)
+            return traced(*asked)
         except PortakernError as error:
-            if not sizes or not _depends_on_sizes(error):
+            if not sizes or not depends_on_sizes(error):
                 raise
-            return _trace(*asked, tuple(sorted(sizes.items())))
+            return traced(*asked, tuple(sorted(sizes.items())))
 
     def arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
                   sizes: Mapping[str, int] | None = None) -> tuple[Arg, ...]:  # fmt: skip
         """The inputs on symbolic dims, or of ``sizes`` where they depend on these, as :meth:`trace` takes them."""
         values = self.check_params(params)
         try:
-            return tuple(self._arguments(values, dtype, stars, {}).values())
+            return tuple(self.args_at(values, dtype, stars, {}).values())
         except PortakernError as error:
-            if not sizes or not _depends_on_sizes(error):
+            if not sizes or not depends_on_sizes(error):
                 raise
-            return tuple(self._arguments(values, dtype, stars, sizes).values())
+            return tuple(self.args_at(values, dtype, stars, sizes).values())
 
-    def _arguments(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
-                   ) -> dict[str, Arg]:  # fmt: skip
-        declared = self.declared(dict(params))
-        args: dict[str, Arg] = {}
-        for i in self.inputs:
-            if isinstance(i.spec, ScalarSpec):
-                of = TensorType((), i.spec.dtype)
-            else:
-                shape = tuple(substitute(size, sizes) for size in resolve(declared[i.name], dict(stars)))
-                of = in_memory(shape, i.spec.dtype or dtype)
-            args[i.name] = Arg(i.name, of, loc=i.loc)
-        return args
-
-    def _arrays(self, args: Mapping[str, Arg], params: Mapping[str, Any], dtype: str, stars: Mapping[str, int],
-                sizes: Mapping[str, int]) -> dict[str, Traced]:  # fmt: skip
-        """The arguments as the function takes them: integers of four bits out of their bytes."""
-        found = {n: Traced(a) for n, a in args.items()}
-        for i in self.inputs:
-            kind = i.spec.dtype or dtype
-            if DTYPES[kind].bits == 4 and isinstance(i.spec, TensorSpec):
-                last = substitute(resolve(self.declared(params)[i.name], dict(stars))[-1], sizes)
-                found[i.name] = unpack(found[i.name], kind, last)
-        return found
+    def args_at(self, params: Mapping[str, Any], dtype: str, stars: Mapping[str, int], sizes: Mapping[str, int]
+                ) -> dict[str, Arg]:  # fmt: skip
+        """The inputs by name, on symbolic dims but for those of ``sizes``."""
+        return arguments(self, params, dtype, stars, sizes)
 
     def program(
         self, dims: Mapping[str, DimValue] | None = None, params: Mapping[str, Any] | None = None, dtype: str = "f32"
@@ -417,149 +357,6 @@ def _by_name(file: str, qualname: str, module: str) -> Operator:
     from portakern.spec.load import load_operator
 
     return load_operator(f"{file}:{qualname}")
-
-
-# ---- the declaration ------------------------------------------------------------------------------------------------
-
-
-def _signature(operator: Operator) -> tuple[tuple[Input, ...], dict[str, Param]]:
-    function = operator.function
-    try:
-        parameters = inspect.signature(function, eval_str=True, locals=operator._scope).parameters.values()
-    except PortakernError as error:
-        raise operator.error(error.message, error.hint) from None
-    except Exception as error:
-        raise operator.error(f"an annotation cannot be read: {error}", 'write x: pk.Tensor["M", "N"]') from error
-    inputs: list[Input] = []
-    params: dict[str, Param] = {}
-    for p in parameters:
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise operator.error(f"*{p.name} cannot be traced", "name every input and parameter")
-        if isinstance(p.annotation, TensorSpec | ScalarSpec):
-            if isinstance(p.annotation, TensorSpec) and (params or any(isinstance(i.spec, ScalarSpec) for i in inputs)):
-                raise operator.error(
-                    f"the array {p.name!r} comes after a parameter", "arrays come first, then scalars, then parameters"
-                )
-            inputs.append(Input(p.name, p.annotation, operator.loc))
-        else:
-            params[p.name] = _param(operator, p)
-    if not inputs:
-        raise operator.error("an operator needs at least one array", 'annotate it: x: pk.Tensor["M", "N"]')
-    return tuple(inputs), params
-
-
-def _param(operator: Operator, p: inspect.Parameter) -> Param:
-    if p.annotation is p.empty and p.default is p.empty:
-        raise operator.error(
-            f"{p.name!r} has no annotation",
-            f'arrays are {p.name}: pk.Tensor["M", "N"], parameters {p.name}: float = 1.0',
-        )
-    if p.default is p.empty:
-        raise operator.error(
-            f"the parameter {p.name!r} has no default",
-            f"write {p.name}: {getattr(p.annotation, '__name__', 'float')} = ...",
-        )
-    annotation = type(p.default) if p.annotation is p.empty else p.annotation
-    optional, choices = False, ()
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        members = [a for a in typing.get_args(annotation) if a is not type(None)]
-        optional = len(members) < len(typing.get_args(annotation))
-        annotation = members[0] if len(members) == 1 else annotation
-    if typing.get_origin(annotation) is Literal:
-        choices = typing.get_args(annotation)
-        annotation = type(choices[0])
-    if annotation not in (int, float, bool, str):
-        raise operator.error(
-            f"the parameter {p.name!r} is annotated {annotation!r}",
-            "parameters are int, float, bool, str or Literal; run-time numbers are pk.Scalar[pk.f32]",
-        )
-    param = Param(p.name, annotation, p.default, optional, choices)
-    try:
-        return replace(param, default=param.check(p.default, operator.name))
-    except UsageError as error:
-        raise operator.error(error.message, error.hint) from None
-
-
-# ---- tracing --------------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def _trace(
-    operator: Operator, params: tuple[tuple[str, Any], ...], dtype: str, stars: tuple[tuple[str, int], ...],
-    sizes: tuple[tuple[str, int], ...] = (),
-) -> TensorProgram:  # fmt: skip
-    operator.check_families(dict(params), operator.families)
-    args = operator._arguments(dict(params), dtype, dict(stars), dict(sizes))
-    with recording() as ops:
-        result = _run(operator, operator._arrays(args, dict(params), dtype, dict(stars), dict(sizes)), dict(params))
-        outputs = outputs_of(operator, result, set(args))
-        ops.append(Yield(tuple(t.op for t in outputs.values()), loc=operator.loc))
-    program = TensorProgram(operator.name, Block(tuple(args.values()), tuple(ops)), outputs=tuple(outputs),
-                            scalars=tuple(i.name for i in operator.scalars))
-    program = canonicalise(program)
-    used = {o for op in program.body.ops for o in op.operands}
-    for i in operator.inputs if operator.reads_all else ():
-        if args[i.name] not in used:
-            raise operator.error(f"the input {i.name!r} is not used", "use it or take it out of the signature", i.loc)
-    verify_tensor_program(program)
-    return program
-
-
-def _depends_on_sizes(error: PortakernError) -> bool:
-    """Whether what is wrong may be right for some sizes: it is said of an open dim, or of a size that is a quotient.  Dims of
-    two names never go together, were they equally large."""
-    return any(said in error.message for said in ("open dim", "open size", "//"))
-
-
-def _run(operator: Operator, arrays: dict[str, Traced], params: dict[str, Any]) -> Any:
-    try:
-        return operator.function(**arrays, **params)
-    except PortakernError as error:
-        if isinstance(error, IRError):
-            raise operator.error(error.message, error.hint, _raised_at(operator, error)) from error
-        raise
-    except Exception as error:
-        raise operator.error(f"{type(error).__name__}: {error}", _advice(error), _raised_at(operator, error)) from error
-
-
-def _raised_at(operator: Operator, error: BaseException) -> Loc | None:
-    return traceback_location(error.__traceback__, operator.function.__code__)
-
-
-def _advice(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, AttributeError) and error.name:
-        near = difflib.get_close_matches(error.name, functions.__all__, 1)
-        use = f"pk.{near[0]}(x)" if near and isinstance(error.obj, Traced) else f"pk.{near[0]}" if near else ""
-        return f"did you mean {use}?" if use else "the functions there are: dir(portakern.spec.functions)"
-    if "Sym" in text and isinstance(error, TypeError):
-        return "sizes take +, -, * and // by a number; for other math with a size use pk.size(x.shape[0], pk.f32)"
-    if "Traced" in text:
-        return "use the functions of portakern on arrays (pk.exp, pk.sum, pk.where, ...)"
-    return ""
-
-
-def outputs_of(operator: Operator, result: Any, taken: set[str]) -> dict[str, Traced]:
-    """The outputs by name: ``out``, or ``out0``, ``out1``, ... or as a dict or named tuple names them."""
-    if result is None:
-        raise operator.error("the function returns nothing", "end it with `return ...`")
-    if isinstance(result, Mapping):
-        named = {str(k): v for k, v in result.items()}
-    elif isinstance(result, tuple | list):
-        names = getattr(result, "_fields", None) or [f"out{i}" for i in range(len(result))]
-        named = dict(zip(names, result, strict=True))
-    else:
-        named = {"out": result}
-    if not named:
-        raise operator.error("the function returns no array")
-    for name, value in named.items():
-        if not isinstance(value, Traced):
-            raise operator.error(
-                f"the output {name!r} is {value!r}, not an array", "return arrays: one, a tuple, or a dict of them"
-            )
-        if name in taken and isinstance(result, Mapping):
-            raise operator.error(f"the output {name!r} has the name of an input", "give it another key")
-    return {(f"{n}_" if n in taken else n): v for n, v in named.items()}
 
 
 def _default_cases(operator: Operator) -> tuple[Case, ...]:
