@@ -116,6 +116,40 @@ def test_behind_a_kink_is_what_no_probe_has_seen() -> None:
 
 
 @pk.operator
+def correlations(x: T["N", "D"], y: T["N", "E"]):
+    """Of columns, whose means are taken off."""
+    a, b = x - pk.mean(x, axis=0), y - pk.mean(y, axis=0)
+    sizes = pk.sum(a * a, axis=0)[:, None] * pk.sum(b * b, axis=0)[None, :]
+    return pk.matmul(a.T, b) / pk.sqrt(sizes + 1e-6)
+
+
+def test_errors_that_are_alike_and_cancel_leave_their_roundings() -> None:
+    """Where a mean is off, all that it was taken off from are alike."""
+    program = pk.grad(correlations).program({"N": 41, "D": 9, "E": 12}, {}, "f32")
+    given = adversarial_inputs("constant", program, {}, 0)
+    wants = propagate(program, given)
+    for seed in range(6):
+        for name, got in Machine(np.random.default_rng(seed)).run(program, given).items():
+            found = compare(wants[name], "f32", got.astype(np.float32))
+            assert found.ratio <= 1, f"{name}: {found.message}"
+
+
+@pk.operator
+def narrowed(x: T["M", "N"], w: T["N", "N"]):
+    return pk.cast((((1.0 - x) @ w) @ w) * 200.0, pk.f8e5m2)
+
+
+def test_what_may_be_too_large_for_its_dtype_has_no_bound() -> None:
+    program = narrowed.program({"M": 512, "N": 96}, {}, "bf16")
+    given = make_inputs(program, {}, 0)
+    (want,) = propagate(program, given).values()
+    worst = at_worst(program, given)
+    assert probes.says_little(worst)
+    largest = np.isinf(worst.bound()) & (np.abs(want.x) == 57344)
+    assert largest.any() and np.isinf(want.bound()[largest]).all()
+
+
+@pk.operator
 def against_itself(x: T["N", "N"], w: T["N", "N"]):
     y = x
     for _ in range(3):
@@ -241,7 +275,7 @@ def test_a_row_that_underflows_beside_others_has_a_bound(tiny: float, farthest: 
     x = np.array([[1.0, -2.0, 0.5], [tiny, -tiny, 0.0]])
     at_worst, apart = Val(x, np.full(x.shape, 1e290)), np.full(x.shape, farthest)
     with np.errstate(all="ignore"):
-        found = probes.nearer(at_worst, Val(x), apart, 2.0**-24).bound()
+        found = probes.nearer(at_worst, Val(x), apart, "f32").bound()
     assert (found <= 1e290).all() and (found >= np.minimum(apart, 1e290)).all()
 
 

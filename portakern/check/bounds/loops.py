@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from portakern.dtypes import DTYPES
 from portakern.ir import oracle
 from portakern.ir import tensor as t
 from portakern.ir.core import ManyType, Op, yielded
@@ -38,7 +37,7 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
     carries, lines, captured = args[:n], args[n:m], args[m:]
     probes = [_Probe(signs, carries) for signs in every_sign()]
     shown: dict[int, Sequence[Val]] = {}
-    roundings = [DTYPES[tensor_type(v).dtype].rounding for v in yielded(op.step)]
+    dtypes = [tensor_type(v).dtype for v in yielded(op.step)]
     for i in _order(op):
         rest = (*(_at(v, i) for v in lines), *captured)
         values = values_of(op.step, (*carries, *rest))
@@ -50,7 +49,7 @@ def _(op: t.Recur, *args: Val) -> tuple[Val, ...]:
             found = together.apply_block(op.step, [(*p.carries, *(v.x for v in rest)) for p in probes])
             away = [p.moved_to(values, made, own) for p, values in zip(probes, found, strict=True)]
             farthest = map(np.maximum.reduce, zip(*away, strict=True))
-            made = [_nearer(*x) for x in zip(made, own, farthest, roundings, strict=True)]
+            made = [_nearer(*x) for x in zip(made, own, farthest, dtypes, strict=True)]
         carries, shown[i] = tuple(Val(v.x, v.e) for v in made[:n]), made[n:]
     return (*carries, *(_stacked([shown[i][k] for i in sorted(shown)], of) for k, of in enumerate(_types(op))))
 
@@ -83,9 +82,9 @@ def _undecided(op: t.Recur, values: Mapping[Op, Any]) -> bool:
     return any(not v.exact and bool(v.bound().any()) for v in (*jumps, *whole))
 
 
-def _nearer(v: Val, own: Val, farthest: np.ndarray, rounding: float) -> Val:
+def _nearer(v: Val, own: Val, farthest: np.ndarray, dtype: str) -> Val:
     """As :func:`nearer`; what is open stays so."""
-    near = nearer(v, own, farthest, rounding)
+    near = nearer(v, own, farthest, dtype)
     return near if near is v else Val(v.x, np.where(v.open(), v.bound(), near.bound()))
 
 

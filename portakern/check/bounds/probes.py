@@ -105,12 +105,14 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(same, 0.0, np.where(np.isfinite(apart), apart, np.inf))
 
 
-def nearer(v: Val, own: Val, farthest: np.ndarray, rounding: float) -> Val:
-    """``v`` with the smaller bound: the one at its worst, or the one that was measured."""
+def nearer(v: Val, own: Val, farthest: np.ndarray, dtype: str) -> Val:
+    """``v``, of ``dtype``, with the smaller bound: the one at its worst, or the one that was measured.  No measure says
+    anything of what may be too large for ``dtype``."""
     if v.exact or v.x.dtype.kind != "f":
         return v
     measured = FARTHEST * (farthest + own.bound())
-    measured = np.maximum(measured, ELSEWHERE * _elsewhere(v.x, farthest, rounding))
+    measured = np.maximum(measured, ELSEWHERE * _elsewhere(v.x, farthest, DTYPES[dtype].rounding))
+    measured = np.where(np.abs(v.x) + measured < accuracy.largest(dtype), measured, np.inf)
     return Val(v.x, np.where(~np.isfinite(v.x), v.bound(), np.minimum(v.bound(), measured)))
 
 
@@ -151,9 +153,9 @@ def measured(block: Block, args: Sequence[Val], made: Sequence[Val]) -> tuple[Va
         found = _Walk(block, args).results()
     except _Open:
         return tuple(made)
-    roundings = [DTYPES[tensor_type(op).dtype].rounding for op in yielded(block)]
-    return tuple(nearer(v, n.own, n.farthest, r) if says_little(v) else v
-                 for v, n, r in zip(made, found, roundings, strict=True))  # fmt: skip
+    dtypes = [tensor_type(op).dtype for op in yielded(block)]
+    return tuple(nearer(v, n.own, n.farthest, d) if says_little(v) else v
+                 for v, n, d in zip(made, found, dtypes, strict=True))  # fmt: skip
 
 
 class _Open(Exception):
@@ -178,6 +180,18 @@ class _Near:
     def alone(self) -> Val:
         """The exact value, for what an operation on it may err by itself.  What is not decided stays so."""
         return self.own if self.own.x.dtype.kind != "f" else replace(self.own, e=0.0)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether some number is no larger than its error: what is rounded there is the error, which may be alike in all
+        elements and cancel later on, as the errors of a mean do, but for its roundings."""
+        lost = (np.abs(self.own.x) <= self.farthest) & (np.asarray(self.farthest) > 0)
+        return self.own.x.dtype.kind == "f" and bool(lost.any())
+
+    @property
+    def moved_up(self) -> Val:
+        """Where the first probe is, for what an operation on it may err by itself."""
+        return self.own if self.own.x.dtype.kind != "f" else replace(self.own, x=self.probes[0], e=0.0)
 
     @property
     def doubtful(self) -> Val:
@@ -248,6 +262,9 @@ class _Walk:
             own = bounded(op, off, False)
             return own, [tuple(v.x for v in own) if isinstance(own, tuple) else own.x] * len(SIGNS)
         own = bounded(op, [n.alone for n in given], False)
+        if isinstance(own, Val) and own.x.dtype.kind == "f" and any(n.is_lost for n in given):
+            there = bounded(op, [n.moved_up for n in given], False).bound()
+            own = replace(own, e=np.maximum(own.bound(), np.where(np.isfinite(there), there, 0.0)))
         return own, together.apply(op, [[n.probes[i] for n in given] for i in range(len(SIGNS))])
 
     def _near(self, own: Val, probes: Sequence[np.ndarray]) -> _Near:
