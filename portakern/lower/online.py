@@ -207,12 +207,14 @@ class Attention:
     sums: tuple[Fold, ...]
 
     def rows(self, scores: Contract, classes: Classes) -> list[AxisClass]:
-        """Axes of which a block may have several rows: of ``scores`` the keys are the same for all of them.  Other axes of the
-        result that the values do not have are batches of the scores."""
+        """Axes of which a block may have several rows: of ``scores`` the keys are the same for all of them, since the operand
+        that has the keys has no such axis.  Others of the result that the values do not have are gone through one by one."""
         free = (self.out.lhs_free, self.out.rhs_free)[self.weights_side]
-        batches = {classes.of_operand(scores, 0)[i] for i in scores.lhs_batch}
         seen = classes.of_operand(self.out, self.weights_side)
-        return [seen[i] for i in free if seen[i] not in batches]
+        keys = seen[(self.out.lhs_axes, self.out.rhs_axes)[self.weights_side][0]]
+        sides = [[classes.of_operand(scores, n)[i] for i in free] for n, free in enumerate((scores.lhs_free, scores.rhs_free))]
+        rows = next((other for one, other in (sides, sides[::-1]) if keys in one), [])
+        return [seen[i] for i in free if seen[i] in rows]
 
 
 def match_attention(out: Contract, users: dict[Op, list[Op]]) -> Attention | None:

@@ -248,3 +248,15 @@ def test_a_middle_that_only_vectors_would_be_made_of_is_stored() -> None:
 def test_a_middle_whose_operands_would_be_read_element_by_element_is_stored() -> None:
     program = compare(outer_mean, dict(S=5, I=9, J=11, C=6, D=8, Z=7), {}, "f32")
     assert "chain" not in {family for family, _ in summary(program)}
+
+
+@pk.operator
+def talking(q: T["H", "I", "K"], k: T["H", "J", "K"], v: T["H", "J", "D"], w: T["H", "H"]):
+    """Talking heads (Shazeer and others 2020): scores are mixed over heads."""
+    s = pk.einsum("hij,hg->gij", pk.einsum("hik,hjk->hij", q, k) * 0.2, w)
+    return pk.einsum("hij,hjd->hid", pk.softmax(s), v)
+
+
+def test_scores_that_have_rows_and_keys_of_one_operand_are_no_attention() -> None:
+    program = compare(talking, dict(H=3, I=9, J=13, K=8, D=10), {}, "f32")
+    assert "attention" not in {family for family, _ in summary(program)}

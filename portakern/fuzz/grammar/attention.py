@@ -177,6 +177,24 @@ def attention_near_miss(s: FuzzScope) -> Var:
     return s.let(f"{y} + {total}", Range(-300.0, 300.0))
 
 
+@production(1.0)
+def attention_of_mixed_heads(s: FuzzScope) -> Var:
+    """Heads that talk: scores, or their weights, are mixed over heads."""
+    heads, rows, keys, inner = s.fresh_dim(), s.fresh_dim(), s.fresh_dim(), s.fresh_dim()
+    q, k = (s.input((heads, n, inner), hint=hint) for n, hint in ((rows, "q"), (keys, "k")))
+    z = s.let(f'pk.einsum("hid,hjd->hij", {q}, {k}, dtype=pk.f32) * 0.125', SCORES, "s")
+    to = heads if chance(s.draw, 70) else s.fresh_dim()
+    mixed = f'pk.einsum("hij,hg->gij", {{}}, {s.input((heads, to), hint="w")})'
+    kind = pick(s.draw, ("before", "after", "both") if to is heads else ("before",))
+    if kind != "after":
+        z = s.let(mixed.format(z), SCORES.summed())
+    p = s.let(f"pk.softmax({z})", UNIT, "p")
+    if kind != "before":
+        p = s.let(mixed.format(p), Range(-10.0, 10.0))
+    v = s.input((to, keys, inner), hint="v")
+    return s.let(f'pk.einsum("hij,hjd->{pick(s.draw, ("hid", "ihd"))}", pk.cast({p}, {v}.dtype), {v})', Range(-800.0, 800.0))
+
+
 @production(0.7)
 def attention_shared(s: FuzzScope) -> Var:
     """Queries, keys and values out of one array."""
