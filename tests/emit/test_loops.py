@@ -16,6 +16,7 @@ from portakern.ir.rewrite import canonicalise
 from portakern.ir.tile import Kernel
 from portakern.registry import registry
 from tests.lowering import lowered_for
+from tests.sycl.targets import needs_opencl
 
 pytestmark = pytest.mark.quick
 
@@ -90,3 +91,31 @@ def test_arrays_hold_whole_vectors_along_every_axis(size: int, held: int) -> Non
     """A vector along the rows of a packed operand reaches past a tile that it does not divide."""
     made = LocalArrays(16, 2, {}).make("pack", [("m", size), ("n", 32)], "f32", "an operand")
     assert made.shape == (held, 32)
+
+
+# ---- states that become one another ---------------------------------------------------------------------------------------
+
+
+@pk.operator
+def delayed(x: pk.Tensor["B", "S"]):
+    z = pk.zeros((x.shape[0],))
+    return pk.scan(lambda s, v: ((v + s[2], s[0], s[1]), s[0] + s[1] * 2.0), (z, z + 1.0, z), x, axis=1)[1]
+
+
+@pk.operator
+def exchanged(x: pk.Tensor["B", "S"]):
+    return pk.scan(lambda s, v: ((s[1], s[0]), s[0] * v + s[1]), (x[:, 0], x[:, 1]), x, axis=1)[1]
+
+
+@pk.operator
+def rows_exchanged(x: pk.Tensor["B", "S", "D"]):
+    return pk.scan(lambda s, v: ((s[1], s[0], pk.roll(s[0], 1, 1)), pk.softmax(s[0] + s[2]) * v),
+                   (x[:, 0], x[:, 1], x[:, 2]), x, axis=1)[1]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["numba:cpu", pytest.param("opencl:cpu", marks=needs_opencl)])
+@pytest.mark.parametrize("op", [delayed, exchanged, rows_exchanged])
+def test_states_that_become_one_another_are_right(op: pk.Operator, target: str) -> None:
+    sizes = {"B": 7, "S": 9} | ({"D": 5} if op is rows_exchanged else {})
+    (row,) = pk.check(op, [target], "f32", **sizes).rows
+    assert row.correct, row.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from portakern.emit.loops.elements import source
@@ -215,12 +216,19 @@ class KernelPrinter(CLoopMemoryText, ReductionText):
         return v.text if self.words.held(v.dtype) == self.index else f"({self.index}){v.at(ATOM)}"
 
     def step(self, values: Sequence[tuple[Op, Op]]) -> None:
-        for arg, value in values:
-            target, new = self.names[arg].text, self.value(value)
-            if new.text == target:
-                continue
-            text = new.wide(self.names[arg].lanes, self.words).text if new.dtype == "bool" else new.text
-            self.say(f"{target} = {text};")
+        """Hand all values on at once: one that another one is made of is read before it is overwritten."""
+        made = [(self.names[arg], self.value(value)) for arg, value in values]
+        made = [(to, new) for to, new in made if new.text != to.text]
+        overwritten: set[str] = set()
+        for number, (to, new) in enumerate(made):
+            if overwritten & set(re.findall(r"\w+", new.text)):
+                old = self.fresh(f"old_{new.text}" if new.text.isidentifier() else "next")
+                self.say(f"const {self.words.held(new.dtype, new.lanes)} {old} = {new.text};")
+                made[number] = to, TypedExpr(old, ATOM, new.dtype, new.lanes)
+            overwritten.add(to.text)
+        for to, new in made:
+            text = new.wide(to.lanes, self.words).text if new.dtype == "bool" else new.text
+            self.say(f"{to.text} = {text};")
 
     def sort(self, what: SortedArrays) -> None:
         sort, (order, other) = what.sort, self.orders[what]

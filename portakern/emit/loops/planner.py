@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from portakern.emit.running import Running
-from portakern.errors import LoweringGap
 from portakern.ir.core import Arg, Op, Result, yielded
 from portakern.ir.tile import Dot, For, Kernel, Reduce, Store, tile_type
 
@@ -263,8 +262,11 @@ class LoopPlanner:
         carried = tuple(self.arrays.of.get(a) for a in loop.body.args)
         items = [*self.sunk.get(loop, ()), *self.products.expand(loop.body)]
         step: list[tuple[Op, Op]] = []
+        moved = self.moved(loop, items, bound)
         for arg, storage, value in zip(loop.body.args, carried, yielded(loop.body), strict=True):
             value = source(value)
+            if arg in moved:
+                continue
             if storage is None:
                 step.append((arg, value))
                 self.crossing.wanted.add(value)
@@ -272,9 +274,6 @@ class LoopPlanner:
                 # Where a loop over the tile goes around that loop, what it leaves is a variable, which is stored behind it.
                 self.arrays.of.update(dict.fromkeys(self.results[value.source, value.index], storage))  # type: ignore[attr-defined]
             elif self.arrays.of.get(value) is not storage:
-                if isinstance(value, Arg) and value in self.arrays.of:
-                    where = str(loop.loc or "")
-                    raise LoweringGap("a loop that exchanges carried tiles has no rule here", where=where)
                 self.hand_on(items, arg, LocalStore(value, storage, carried=True))
         body = self.loops(items, bound, wide)
         if step:
@@ -282,6 +281,32 @@ class LoopPlanner:
         left = [r for i, storage in enumerate(carried) if storage is None for r in self.results.get((loop, i), [])]
         tail = [n for r in left if (kept := self.store_kept(r)) for n in (Compute(r), *kept)]
         return [Repeat(loop, carried, tuple(body)), *tail]
+
+    def moved(self, loop: For, items: list[Item], bound: Bound) -> set[Op]:
+        """The carried tiles of ``loop`` that become another one as it was, with their stores behind ``items``: each is
+        overwritten when it has been handed on itself.  Those that cannot wait for that, since they go round or change on the
+        way, are copied before."""
+        lies = self.arrays.of
+        pairs = [(arg, source(value)) for arg, value in zip(loop.body.args, yielded(loop.body), strict=True) if arg in lies]
+        to = {arg: v for arg, v in pairs if isinstance(v, Arg) and v in lies and lies[v] is not lies[arg]}
+        moved, changed = {*to}, {arg for arg, value in pairs if self.is_left_in(lies[arg], value)}
+        for old in dict.fromkeys(v for v in to.values() if v in changed):
+            to = self.copied(old, to, items, bound)
+        while to:
+            last = next((arg for arg in to if arg not in to.values()), None)
+            if last is None:
+                to = self.copied(next(iter(to)), to, items, bound)
+            else:
+                items.append(LocalStore(to.pop(last), lies[last], carried=True))
+        return moved
+
+    def copied(self, old: Op, to: Mapping[Op, Op], items: list[Item], bound: Bound) -> dict[Op, Op]:
+        """``to`` with a copy, which is made before all ``items``, where ``old`` is to be read."""
+        copy = Arg(f"old_{getattr(old, 'name', 'tile')}", old.type)
+        self.arrays.of[copy] = self.arrays.inside(copy.name, tile_type(old), bound, "as it was before the step")
+        self.arrays.written.add(copy)
+        items.insert(0, LocalStore(old, self.arrays.of[copy]))
+        return {arg: copy if value is old else value for arg, value in to.items()}
 
     def hand_on(self, items: list[Item], arg: Op, store: LocalStore) -> None:
         """Write the next value of a carried tile as soon as nothing reads the old one any more."""

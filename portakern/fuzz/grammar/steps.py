@@ -84,6 +84,22 @@ def neighbours_in_steps(s: FuzzScope) -> Var:
     return _scanned(s, line, pick(s.draw, MOVED).format(beside))
 
 
+HANDED = ("(pk.tanh(x_ + h_[2]), h_[0], h_[1])", "(h_[1], h_[0], pk.tanh(x_ - h_[2]))", "(h_[2], h_[0], h_[1])",
+          "(h_[1], pk.tanh(h_[2] + x_), h_[0])", "(h_[0], pk.tanh(h_[1] + x_), h_[1])",
+          "(pk.roll(h_[1], 1, -1), h_[0], pk.sum(h_[2], axis=-1, keepdims=True) * 0.01 + h_[1])")  # fmt: skip
+
+
+@production(2.0)
+def states_handed_on(s: FuzzScope) -> Var:
+    """States that become one another as they were: delay lines, and what goes round."""
+    line = _line(s)
+    one = f"pk.tanh({line.first})"
+    shown = pick(s.draw, ("h_[0] + h_[1] * 2.0 - h_[2]", "h_[2] * x_", "h_[1]"))
+    start = f"({one}, {one} * 0.5, -{one})"
+    return s.let(f"pk.scan(lambda h_, x_: ({pick(s.draw, HANDED)}, {shown}), {start}, {line.text}{_how(s, line)})[1]",
+                 UNIT.summed() | line.x.range, needs=line.needs)  # fmt: skip
+
+
 @production(2.0)
 def states_in_steps(s: FuzzScope) -> Var:
     """A state of several numbers for every lane, which a step reads before it writes there, or shows a sum of."""
