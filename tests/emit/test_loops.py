@@ -117,5 +117,5 @@ def rows_exchanged(x: pk.Tensor["B", "S", "D"]):
 @pytest.mark.parametrize("op", [delayed, exchanged, rows_exchanged])
 def test_states_that_become_one_another_are_right(op: pk.Operator, target: str) -> None:
     sizes = {"B": 7, "S": 9} | ({"D": 5} if op is rows_exchanged else {})
-    (row,) = pk.check(op, [target], "f32", **sizes).rows
+    (row,) = pk.check(op, [target], "f32", shape=sizes).rows
     assert row.correct, row.error

@@ -113,13 +113,14 @@ def _two_products(first: str, second: str) -> Program:
         a, w, c, d = (b.load(x, ["m" if x.name in "ac" else "n", "k"]) for x in arrays)
         sums = [b.add(Dot(left, right, b.full(0.0, of, b.dims("m", "n")), "k")) for left, right, of in
                 ((a, w, "f64" if first == "f64" else "f32"), (c, d, "f64" if second == "f64" else "f32"))]
-        one, other = (x if x.type.dtype == "f32" else b.cast(x, "f32") for x in sums)
+        one, other = (b.cast(x, "f32") for x in sums)
         return [b.binary("add", carried[0], b.binary("mul", one, other))]
 
     (total,) = b.loop("k", [("total", b.full(0.0, "f32", b.dims("m", "n")))], step)
     b.store(total, y, ["m", "n"])
     kernel = Kernel("two", Block((*arrays, y), b.ops), "contraction", axes, Schedule((("m", 16), ("n", 16), ("k", 16))))
-    program = Program("two", (*(Array(x.name, x.of, "input") for x in arrays), Array("y", y.of, "output")), (kernel,))
+    given = (Array(x.name, BufferType((16, 16), of), "input") for x, of in zip(arrays, dtypes.values(), strict=True))
+    program = Program("two", (*given, Array("y", BufferType((16, 16), "f32"), "output")), (kernel,))
     verify_program(program)
     return program
 
