@@ -238,7 +238,7 @@ class _Walk:
             return tuple(self._near(_bounded(v), [p[k] for p in probes]) for k, v in enumerate(own))
         if getattr(op, "fn", "") in BENDS and own.x.dtype.kind == "f":
             own = self._behind_the_kink(op, own, given, probes)
-        if getattr(op, "fn", "") == "mul" and own.x.dtype.kind == "f":
+        if isinstance(op, t.Map) and op.fn == "mul" and own.x.dtype.kind == "f":
             own = _of_both(own, *given)
         doubt = self._doubt(op, own, given)
         if isinstance(op, _ONCE) and np.any(doubt):
