@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from portakern.device import Device
 from portakern.errors import PortakernError
+from portakern.ir.planes import Planes, never
 from portakern.ir.program import Array, Program, Repeat
 from portakern.ir.schedule import Nest, Schedule, Value
 from portakern.ir.size import Size
@@ -665,8 +666,8 @@ class Language:
     from which other languages' texts ``bare`` makes a source.
     ``takes_pixels``: the rows of a tile may be pixels, each found by the division of a flat coordinate, and those outside of
     their array are zeros; then convolutions are products over all pixels of their result, and what they pad is not stored.
-    ``takes_planes`` are the dtypes of which columns of a tile may be pixels of planes, and its rows their taps and channels, so
-    that convolutions of images whose channels do not lie last are one product each, and none of it is stored before.
+    ``takes_planes``: for which convolutions of planes columns of a tile may be pixels, and its rows their taps and channels, so
+    that one of images whose channels do not lie last is one product, and none of it is stored before.
     ``long_steps``: its products take many elements along k at a time, which few channels of a pixel do not fill; then the taps
     of a pixel are put side by side before.
     ``picks_elements``: loads may take single elements at coordinates that a kernel computes, which sorts and scatters of long
@@ -720,7 +721,7 @@ class Language:
     remarks: Callable[[InspectedKernel, Target], Sequence[Remark]] | None = None
     reads: tuple[str, ...] = ()
     takes_pixels: bool = False
-    takes_planes: tuple[str, ...] = ()
+    takes_planes: Planes = never
     long_steps: bool = True
     picks_elements: bool = True
     sorts: int = 0

@@ -15,6 +15,7 @@ from .cost.estimator import CudaEstimator
 from .emitter import MATRIX_OPERANDS, OPTIONS, CudaEmitter, included_headers
 from .interpreter import CudaInterpreter
 from .pairs import pairs
+from .planes import takes_planes
 from .runtime import CudaRuntime
 from .schedules import SORTED, schedules
 from .toolchain import ENVIRONMENT, CudaToolchain
@@ -39,7 +40,7 @@ CUDA = Language(
     targets=("sm_80", "sm_90a", "sm_100a", "sm_120"),
     emitter=CudaEmitter(),
     takes_pixels=True,
-    takes_planes=("f32",),
+    takes_planes=takes_planes,
     sorts=SORTED,
     schedules=schedules,
     pairs=pairs,

@@ -239,6 +239,18 @@ def mask_twice(op: t.Mask) -> Op | None:
     return None
 
 
+@rules.on(t.Cast)
+def narrow_under_a_mask(op: t.Cast) -> Op | None:
+    """What was widened to be masked, and is narrow again, is masked as it was."""
+    masked = op.x
+    if not isinstance(masked, t.Mask) or not isinstance(masked.x, t.Cast):
+        return None
+    narrow = masked.x.x
+    same = t.tile_type(narrow).dtype == op.dtype and _exact(op.dtype, masked.x.dtype)
+    kept = masked.value == 0 or (math.isinf(masked.value) and DTYPES[op.dtype].is_float and DTYPES[op.dtype].infinite)
+    return t.Mask(narrow, masked.axis, masked.value) if same and kept else None
+
+
 def _pads(kernel: t.Kernel) -> Rules:
     """Masks straight after a load become the load's pad, when the pad falls exactly where the mask does."""
     uses: dict[Op, list[Op]] = {}

@@ -12,6 +12,7 @@ from portakern.errors import IRError, LoweringError, LoweringGap, MissingRuleErr
 from portakern.ir import tensor as tt
 from portakern.ir import tile as t
 from portakern.ir.core import Arg, Block, Loc, Op, Result, Yield
+from portakern.ir.planes import Planes, never
 from portakern.ir.program import Array, ArrayFacts, Computed, Program, Repeat, verify_program
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size, Sym, product, quotients
@@ -83,7 +84,7 @@ def _said(missing: Missing) -> str:
 def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[str, ...]] | None = None,
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
-          units: Units = always, planes: tuple[str, ...] = (), multiplies: Multiplies = always,
+          units: Units = always, planes: Planes = never, multiplies: Multiplies = always,
           joins: Joins = always, default: Choose | None = None, holds_parts: bool = True) -> Program:  # fmt: skip
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
@@ -93,12 +94,12 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     single elements at computed coordinates, ``run`` how many elements a tile sorts, ``shares`` whether kernels may store to one
     part of an array that others read another part of (see :class:`portakern.backend.Language`), ``step`` the smallest groups
     that products walk, ``halves`` whether halves of a product that meet are products of their own, ``heads`` halves of heads
-    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` of which
-    dtypes loads may take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype are
-    summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as one,
-    by their sizes and how many dims lie inside of them.  ``default`` answers as ``choose`` does, for a nest that is only asked
-    about, before it is known whether there will be such a kernel, and ``holds_parts`` is whether a block that walks steps may
-    have a part of an axis that it sums along (:mod:`held_axes`).
+    as well (:mod:`halves`), ``units`` of which dtypes of 16 bits any multiply matrices (:mod:`thin`), ``planes`` for
+    which convolutions loads take pixels of planes with all their taps, ``multiplies`` whether products of integers of one dtype
+    are summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as
+    one, by their sizes and how many dims lie inside of them.  ``default`` answers as ``choose`` does, for a nest that is only
+    asked about, before it is known whether there will be such a kernel, and ``holds_parts`` is whether a block that walks steps
+    may have a part of an axis that it sums along (:mod:`held_axes`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from portakern.dtypes import DTYPES
 from portakern.ir.core import Op
+from portakern.ir.planes import Planes, never
 from portakern.ir.rewrite import Rules, canonicalise
 from portakern.ir.size import Size
 from portakern.ir.tensor import (
@@ -54,9 +55,9 @@ rules = Rules()
 
 
 def simplify(program: TensorProgram, reach: bool = False, picks: bool = True, run: int = 1024, shares: bool = False,
-             step: int = 16, columns: bool = True, planes: tuple[str, ...] = ()) -> TensorProgram:  # fmt: skip
+             step: int = 16, columns: bool = True, planes: Planes = never) -> TensorProgram:  # fmt: skip
     """``reach``: windows of convolutions may read outside of their array, instead of one with its pads stored; with ``columns``
-    the taps of a pixel of few channels are put side by side before, but for planes of the dtypes ``planes``.  ``picks``: loads
+    the taps of a pixel of few channels are put side by side before, but for ``planes``.  ``picks``: loads
     may take single elements at coordinates that a kernel computes.  ``run``: a tile sorts so many elements (0: none).
     ``shares``: arrays that grow may be one, stored piece by piece (:mod:`growing`).  ``step``: the smallest groups that
     products walk (:mod:`groups`)."""

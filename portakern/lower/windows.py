@@ -15,6 +15,7 @@ from math import gcd
 
 from portakern.errors import LoweringError
 from portakern.ir.core import Arg, Op
+from portakern.ir.planes import PlaneConvolution, Planes
 from portakern.ir.rewrite import Rules
 from portakern.ir.size import Size, exact, product
 from portakern.ir.tensor import (
@@ -114,32 +115,29 @@ def convolution_reads_outside(op: Convolve) -> Op | None:
     return Contract(view, op.w, (), (), (*range(n + 2, 2 * n + 2), n + 1), tuple(range(n + 1)), op.dtype, loc=op.loc)
 
 
-LINE_OF_PIXELS, WASTED = 128, 0.1
-"""Pixels that a tile takes, and the share of them that it may miss where it takes those of one line alone."""
-
-
-def of_planes(dtypes: Sequence[str]) -> Rules:
-    """Rules for languages whose loads take pixels of planes of ``dtypes`` with all taps and channels that meet them."""
+def of_planes(planes: Planes) -> Rules:
+    """Rules for languages whose loads take pixels of planes with all taps and channels that meet them, for which ``planes``."""
     found = Rules()
 
     @found.on(Convolve)
     def convolution_of_planes(op: Convolve) -> Op | None:
-        """A convolution of planes, whose channels do not lie last, as the product of its weights with all pixels in a row.
-
-        With lines of pixels that fill their tiles it is a product for each line and tap anyway, which reads lines as they lie.
-        """
-        if tensor_type(op.x).dtype not in dtypes or op.groups != 1 or _is_of_nothing(op) or not _is_of_planes(op.x):
+        """A convolution of planes, whose channels do not lie last, as the product of its weights with all pixels in a row."""
+        if op.groups != 1 or _is_of_nothing(op) or not _is_of_planes(op.x):
             return None
         n = tensor_type(op.x).rank - 2
         sizes = (*tensor_type(op.x).shape[1:], *tensor_type(op.w).shape, *tensor_type(op).shape[1:], *op.high)
         if not all(isinstance(s, int) for s in sizes) or product(tensor_type(op.x).shape[1:]) >= _FAR:  # type: ignore[operator]
+            return None
+        t, line = tensor_type(op.x), int(tensor_type(op).shape[-2])  # type: ignore[arg-type]
+        stride = 1 if op.transposed else op.strides[-1]
+        if not planes(PlaneConvolution(t.dtype, int(t.shape[-1]), line, stride, op.transposed)):  # type: ignore[arg-type]
             return None
         if op.transposed:
             return _interleaved(op, lambda chosen: _phase_of_planes(op, chosen))
         window = [int(k) for k in tensor_type(op.w).shape[:n]]  # type: ignore[arg-type]
         if product(tuple(window)) == 1 or min(*op.low, *op.high) < 0:  # type: ignore[type-var]
             return None
-        return _all_at_once(_all_taps(op.x, op, window), op.w, op) if _pays_for_planes(op) else None
+        return _all_at_once(_all_taps(op.x, op, window), op.w, op)
 
     return found
 
@@ -152,12 +150,6 @@ def _is_of_planes(x: Op) -> bool:
     """Whether ``x`` is an input [N, C, *spatial] seen with its channels last."""
     rank = tensor_type(x).rank
     return isinstance(x, Transpose) and isinstance(x.x, Arg) and x.order == (0, *range(2, rank), 1)
-
-
-def _pays_for_planes(op: Convolve) -> bool:
-    """Whether lines of pixels leave much of their tiles empty, or the channels of a tap most of a step."""
-    last, channels = int(tensor_type(op).shape[-2]), int(tensor_type(op.x).shape[-1])  # type: ignore[arg-type]
-    return channels < _LINE or -last % LINE_OF_PIXELS > WASTED * last
 
 
 def _phase_of_planes(op: Convolve, chosen: Sequence[Phase]) -> Op | None:

@@ -39,3 +39,21 @@ def test_a_tile_from_memory_is_still_transposed():
                           "v9: tile[m:16, k:2, i32] = load(x, ('k', 'm'), ('m:16', 'k:2'), None, ())\n"
                           "    v5: tile[m:16, k:2, i32] = binary('add', v3, v9)")  # fmt: skip
     assert "permute(" in cleaned(held)
+
+
+TAIL = """# portakern ir 1
+@kernel(family='elementwise', axes=('m=grid(10, 16)',), schedule='m=16,stages=1,warps=1')
+def op(x: buffer[20, bf16], out: buffer[10, bf16]):
+    v0: tile[m:16, bf16] = load(x, ('m + 3',), ('m:16',), 0.0, ())
+    v1: tile[m:16, f32] = cast(v0, 'f32')
+    v2: tile[m:16, f32] = mask(v1, 'm', 0.0)
+    v3: tile[m:16, bf16] = cast(v2, 'bf16')
+    store(v3, out, ('m',), 'set')
+"""
+
+
+def test_what_was_widened_to_be_masked_is_masked_as_it_was():
+    text = cleaned(TAIL)
+    assert "cast(" not in text and "mask(" in text
+    kept = cleaned(TAIL.replace("mask(v1, 'm', 0.0)", "mask(v1, 'm', 0.1)"))
+    assert kept.count("cast(") == 2, "bf16 has no 0.1"

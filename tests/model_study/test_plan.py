@@ -97,7 +97,7 @@ def test_a_result_that_is_wrong_or_was_compared_with_nothing_has_no_time(expecte
 def test_work_on_weights_alone_is_in_no_figure_where_it_is_done_once(train: bool):
     asked = pk.model(*small_models.convolved(), train=train)
     plan = profiled(asked).finished(asked._reference(), Roof())
-    assert (plan.prepared, sum(r.count for r in plan.rows if r.weights_only)) == ((0, 2) if train else (2, 0))
+    assert (plan.prepared, sum(r.count for r in plan.rows if r.weights_only)) == ((0, 1) if train else (2, 0))
     said = " ".join(remarks(replace(plan, whole=None)))
     assert ("2 kernels on weights alone, in no figure here" in said) != train
     assert ("which could be done once" in said) == train

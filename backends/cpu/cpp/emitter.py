@@ -36,13 +36,14 @@ DIALECT = Dialect(
     synchronised=False,
     sorts=True,
     takes_pixels=True,
+    takes_planes=True,
 )
 
 
 HOME = {"reduce_cols": "reduce", "reduce_rows": "reduce", "scan_cols": "scan", "dot": "dot", "sums": "dot",
         "sorted_order": "sort", "in_order": "sort",
         "gather": "gather", "along": "gather", "part": "pixels", "wide_part": "pixels", "columns": "pixels",
-        "listed": "pixels"}  # fmt: skip
+        "cross": "planes", "listed": "pixels"}  # fmt: skip
 """Words of the vocabulary -> the header that holds them, beside what every text includes."""
 
 

@@ -8,6 +8,7 @@ from portakern.backend import Language, Source, Target
 from portakern.emit.clike import reached
 from portakern.emit.clike.spoken import WORDS
 from portakern.errors import BackendError
+from portakern.ir.planes import PlaneConvolution
 from portakern.ir.program import Program
 
 from .emitter import CppEmitter, entry_name, parameters
@@ -38,6 +39,15 @@ def adopt(text: str, entry: str | None, program: Program, target: Target) -> Sou
                   reached(includes, CppEmitter().library()))
 
 
+FEW = 16
+"""Channels below which a tap that meets every other pixel costs more to find than to multiply."""
+
+
+def takes_planes(asked: PlaneConvolution) -> bool:
+    """Those of which vectors of pixels are read: neighbours lie side by side in memory, or their loads serve many channels."""
+    return asked.dtype in ("f32", "bf16") and (asked.stride == 1 or asked.channels >= FEW)
+
+
 CPP = Language(
     name="cpp",
     title="C++",
@@ -53,6 +63,7 @@ CPP = Language(
     convention=CONVENTION,
     adopt=adopt,
     takes_pixels=True,
+    takes_planes=takes_planes,
     long_steps=False,
     units=lambda device, dtype: dtype == "f16",  # widened element by element, which products do once
     pairs=lambda nest, device: True,

@@ -14,6 +14,8 @@ LINE = 2048  # elements of a contiguous run: long enough to hide its start, shor
 SORTED = 1 << 17  # elements of a line that are sorted in a tile
 FEW = 4  # rows or steps of a product, below which its tiles are padded: half of a tile is still one
 ROW = 16384  # longest row that is taken at once
+CORES = 8  # blocks that a product should have
+LEAST = 64  # rows or columns of a product, less of which are not worth a block
 HELD = 16384  # elements of a matrix that a loop carries
 
 
@@ -128,8 +130,26 @@ def _contraction(nest: Nest) -> list[Schedule]:
     found = []
     for bm, bn, bk in ((256, 256, 256), (128, 256, 256), (64, 128, 256), (32, 64, 512), (128, 128, 512)):
         tiles = {m.name: whole(m, bm, 8), n.name: fit(n, bn, 32), k.name: whole(k, bk, 16)}
-        found.append(_schedule(tiles, nest))
+        found.append(_schedule(_shared_out(tiles, nest), nest))
     return found
+
+
+def _shared_out(tiles: dict[str, int], nest: Nest) -> dict[str, int]:
+    """``tiles`` of as many blocks as cores may be waiting for, if the product has them: one of 256 x 256 had one block.
+
+    Columns are parted first: a block packs its own of the right operand, and reads the rows of the left one where they lie.
+    """
+    (m,), (n,) = nest.role("m"), nest.role("n")
+    for axis, multiple in ((n, 32), (m, 8)):
+        while _blocks(tiles, nest) < CORES and tiles[axis.name] > LEAST:
+            tiles = {**tiles, axis.name: fit(axis, max(tiles[axis.name] // 2, LEAST), multiple)}
+    return tiles
+
+
+def _blocks(tiles: dict[str, int], nest: Nest) -> int:
+    """How many blocks there are, of open dims as if they were long."""
+    grid = [a for a in nest.axes if a.role not in ("k", "reduced")]
+    return prod(-(-a.extent // tiles.get(a.name, 1)) if isinstance(a.extent, int) else CORES for a in grid)
 
 
 def _grouped(nest: Nest) -> list[Schedule]:

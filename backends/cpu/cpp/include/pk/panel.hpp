@@ -258,6 +258,26 @@ struct PanelB {
         }
         pack_strips<width>(value, packed, from, si, sj, i_count, j_count);
     }
+
+    // row(i) says what writes row i: elements from column j on, as many as a vector of words has, by write(to, step, j),
+    // `step` apart.
+    template <class F>
+    PK_INLINE void pack_rows(int i_count, int j_count, F row) {
+        constexpr int lanes = Vector<int32_t>::lanes;
+        static_assert(width % lanes == 0, "a strip has whole vectors");
+        cols = j_count, steps = round_up(i_count, pack_k) / pack_k;
+        origin = value, strip = packed, k_step = width * pack_k;
+        for (int i = 0; i < steps * pack_k; ++i) {
+            const auto write = row(i);
+            for (int j = 0; j < round_up(j_count, width); j += lanes) {
+                P* to = value + j / width * packed + i / pack_k * k_step + j % width * pack_k + i % pack_k;
+                if (i < i_count && j < j_count)
+                    write(to, pack_k, j);
+                else
+                    for (int c = 0; c < lanes; ++c) to[c * pack_k] = P(0.0f);
+            }
+        }
+    }
 };
 
 // ---- filling panels

@@ -62,12 +62,16 @@ PK_INLINE Columns<P> columns(const P& part) {
 
 // stage(panel, origin, row_stride, col_stride, rows_left, cols_left, along(index, size, stride)...): as stage, of elements
 // that lie further on by what the indices say; zeros where one is outside of its dim.
+template <int R, int C, class X, class T, class... I>
+PK_INLINE void stage_tile(X& panel, const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left,
+                          int32_t cols_left, Along<I>... picks) {
+    const auto tile = copy(gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, picks...));
+    stage(panel, tile.value, C, 1, rows_left, cols_left, false);
+}
 template <template <class, int, int, bool> class Panel, class T, int R, int C, bool t, class First, class... I>
 PK_INLINE void stage(Panel<T, R, C, t>& panel, const T* origin, int64_t row_stride, int64_t col_stride, int32_t rows_left,
                      int32_t cols_left, Along<First> pick, Along<I>... more) {
-    const auto tile = copy(gather<Dense<R, C>>(origin, row_stride, col_stride, rows_left, cols_left, 0.0f, pick, more...));
-    const int rows = clamp_count(rows_left, R), cols = clamp_count(cols_left, C);
-    panel.pack(tile.value, t ? 1 : C, t ? C : 1, t ? cols : rows, t ? rows : cols, false);
+    stage_tile<R, C>(panel, origin, row_stride, col_stride, rows_left, cols_left, pick, more...);
 }
 // Lines of a left operand stay where they are.
 template <class T, int R, int C, class First, class... I>
