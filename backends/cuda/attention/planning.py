@@ -40,6 +40,13 @@ def need(holds: object, otherwise: str) -> None:
         raise Obstacle(otherwise)
 
 
+def loaded(op: Op) -> t.Load:
+    """``op``, which memory must hold: the copy engine computes nothing."""
+    if not isinstance(op, t.Load):
+        raise Obstacle("an operand is computed, and not brought from memory")
+    return op
+
+
 class Walk:
     """Takes the plain plan apart: products, what makes weights of scores, what rescales the sum, what surrounds the walk."""
 
@@ -126,8 +133,8 @@ class Walk:
     def _rings(self, score: p.Dot, total: p.Dot) -> tuple[Ring, Ring, Ring]:
         """For queries, keys and values; queries have a second slot where that leaves room for the result's panels."""
         stages = self.kernel.schedule.stages
-        left, right = operands_of(self.score, self.row)
-        value = operands_of(self.sum, self.row)[1]
+        left, right = map(loaded, operands_of(self.score, self.row))
+        value = loaded(operands_of(self.sum, self.row)[1])
         keys, values = (self._ring(x, op, stages) for x, op in ((score.b, right), (total.b, value)))
         room = self._room() - keys.bytes - values.bytes
         query = self._ring(score.a, left, 1)
@@ -310,7 +317,7 @@ class Walk:
         need(asked >= 0, "heads are taken at least one at a time")
         if asked:
             return asked
-        loads = [operands_of(self.score, self.row)[1], operands_of(self.sum, self.row)[1]]
+        loads = [loaded(operands_of(dot, self.row)[1]) for dot in (self.score, self.sum)]
         elements = [product(tuple(self.kernel.axis[a].extent for a, _ in dims_of(x))) for x in loads]
         if not all(isinstance(n, int) for n in elements):
             return _OPEN_HEADS
@@ -402,15 +409,15 @@ def _seldom(s: p.Statement) -> p.Statement:
     return s
 
 
-def operands_of(dot: t.Dot, row: str) -> tuple[t.Load, t.Load]:
-    """What the left and the right operand are loaded by; the left one of weights is the weights themselves."""
+def operands_of(dot: t.Dot, row: str) -> tuple[Op, Op]:
+    """What the left and the right operand are loaded by, or computed as."""
     def source(op: Op) -> Op:
         while isinstance(op, t.Permute | t.Mask):
             op = op.x
         return op
 
     left, right = (dot.lhs, dot.rhs) if row in t.tile_type(dot.lhs).axes else (dot.rhs, dot.lhs)
-    return source(left), source(right)  # type: ignore[return-value]
+    return source(left), source(right)
 
 
 def _above(op: Op) -> set[Op]:

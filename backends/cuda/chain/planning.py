@@ -13,7 +13,7 @@ from portakern.errors import ScheduleError
 from portakern.ir import tile as t
 
 from ..attention.plan import Fetch, Pack, Ring
-from ..attention.planning import Obstacle, need, operands_of, unpacked
+from ..attention.planning import Obstacle, loaded, need, operands_of, unpacked
 from ..hopper.planning import coordinate, described, obstacle_to_map, origins_of
 from ..plans import CudaKernelPlan, scratch_bytes
 from ..under_way import AsyncProduct, Feed, StartProducts, Take, ordered
@@ -98,9 +98,9 @@ class _Chain:
         need(len(ops) == len(self.dots), "its products are not those of the kernel")
         found: dict[p.Shared, t.Load] = {}
         for dot, op in zip(self.dots, ops, strict=True):
-            for operand, load in zip((dot.a, dot.b), operands_of(op, dims_of(op)[0][0]), strict=True):
+            for operand, source in zip((dot.a, dot.b), operands_of(op, dims_of(op)[0][0]), strict=True):
                 if operand.shared is not None:
-                    need(isinstance(load, t.Load), "an operand is computed and goes through shared memory")
+                    load = loaded(source)
                     other = found.setdefault(operand.shared, load)
                     need((other.buffer, other.indices) == (load.buffer, load.indices), "an operand is read at several places")
         need({*found} == {*self.of.shared}, "an operand is copied and not multiplied")

@@ -22,7 +22,8 @@ template <int R, int C, int Warps, class E> struct TensorRows : Accumulator<R, C
     static constexpr int panel_rows = 128, high = 128, repeats = 1;  // see Outbox
 };
 
-template <int R, int C, int D, int Warps, class E> struct SameRows<TensorRows<R, C, Warps, E>, TensorRows<R, D, Warps, E>> {
+template <int R, int C, int D, int Warps, class E, class F>
+struct SameRows<TensorRows<R, C, Warps, E>, TensorRows<R, D, Warps, F>> {
     static constexpr bool value = true;
 };
 

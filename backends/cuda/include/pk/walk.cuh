@@ -96,11 +96,11 @@ PK_DEVICE void start_product(Tile<float, WarpgroupAccumulator<R, C, Warps, E>>& 
 }
 
 /// Starts acc += a b with `a` in registers, which stay as they are until the product is complete.
-template <int R, int C, int D, int Warps, class E, class B>
-PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, D, Warps, E>>& acc,
-                         Packed<E, WarpgroupAccumulator<R, C, Warps, E>>& a, const B& b) {
-    using K = WarpgroupAccumulator<R, C, Warps, E>;
-    using L = WarpgroupAccumulator<R, D, Warps, E>;
+template <int R, int C, int D, int Warps, class Of, class E, class By, class B>
+PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, D, Warps, Of>>& acc,
+                         Packed<E, WarpgroupAccumulator<R, C, Warps, By>>& a, const B& b) {
+    using K = WarpgroupAccumulator<R, C, Warps, By>;
+    using L = WarpgroupAccumulator<R, D, Warps, Of>;
     static_assert(B::rows == C && B::cols == D && R == Warps * 16, "a warpgroup holds whole rows");
     constexpr int turn_b = !Stored<B>::transposed;
     settle(acc);
@@ -122,8 +122,8 @@ PK_DEVICE void start_dot(Tile<float, WarpgroupAccumulator<R, D, Warps, E>>& acc,
 PK_DEVICE void start_nothing() { ptx::wgmma_commit(); }
 
 /// Whether two layouts give the same rows to the same threads: rows lie in warps alike, whatever the columns.
-template <int R, int C, int D, int Warps, class E>
-struct SameRows<WarpgroupAccumulator<R, C, Warps, E>, WarpgroupAccumulator<R, D, Warps, E>> {
+template <int R, int C, int D, int Warps, class E, class F>
+struct SameRows<WarpgroupAccumulator<R, C, Warps, E>, WarpgroupAccumulator<R, D, Warps, F>> {
     static constexpr bool value = true;
 };
 
