@@ -63,8 +63,8 @@ def split(x: Traced, parts: int | Sequence[Size], axis: int = 0) -> tuple[Traced
 
 
 @located
-def pad(x: Traced, widths: Sequence[tuple[int, int]], value: float | int | bool = 0, mode: str = "constant") -> Traced:
-    """``x`` with (before, after) more elements along each dim.
+def pad(x: Traced, widths: Sequence[tuple[Size, Size]], value: float | int | bool = 0, mode: str = "constant") -> Traced:
+    """``x`` with (before, after) more elements along each dim; either may be a size, as ``x.shape[0]``.
 
     ``mode``: ``constant`` ones of ``value``; ``reflect`` those on the other side of the outermost one; ``replicate`` the
     outermost one; ``circular`` those at the other end.
@@ -73,28 +73,39 @@ def pad(x: Traced, widths: Sequence[tuple[int, int]], value: float | int | bool 
         raise spec_error(f"{len(widths)} pairs of widths for an array of {x.ndim} dims")
     if mode not in MODES:
         raise spec_error(f"mode is {mode!r}", f"it is {', '.join(MODES[:-1])} or {MODES[-1]}")
-    if any(n < 0 for width in widths for n in width):
+    if any(isinstance(n, int) and n < 0 for width in widths for n in width):
         raise spec_error(f"widths of {list(widths)}", "they must not be negative; slice instead")
     if mode == "constant":
         kind = DTYPES[x.type.dtype].kind
         filler = float(value) if kind == "float" else bool(value) if kind == "bool" else int(value)
-        return make(PadWith(x.op, tuple(a for a, _ in widths), tuple(b for _, b in widths), filler))
+        numbers = [tuple(n if isinstance(n, int) else 0 for n in width) for width in widths]
+        x = make(PadWith(x.op, tuple(a for a, _ in numbers), tuple(b for _, b in numbers), filler))
+        for d, width in enumerate(widths):  # what a size says is a piece of its own
+            before, after = (_filled(x, d, n, filler) for n in width)
+            x = concat([p for p in (before, x, after) if p is not None], d)
+        return x
     for d, (before, after) in enumerate(widths):
         if before or after:
             x = _continued(x, d, before, after, mode)
     return x
 
 
-def _continued(x: Traced, d: int, before: int, after: int, mode: str) -> Traced:
+def _filled(x: Traced, d: int, count: Size, value: float | int | bool) -> Traced | None:
+    """``count`` elements of ``value`` beside ``x`` along dim ``d``, if that is a size and no number."""
+    return None if isinstance(count, int) else views.full((*x.shape[:d], count, *x.shape[d + 1 :]), value, x.type.dtype)
+
+
+def _continued(x: Traced, d: int, before: Size, after: Size, mode: str) -> Traced:
     """``x`` with elements of its own before and after it along dim ``d``."""
     size = x.shape[d]
     most = {"reflect": size - 1, "replicate": None, "circular": size}[mode]
-    if isinstance(most, int) and max(before, after) > most:
-        raise spec_error(f"{max(before, after)} elements of {mode} padding along a dim of {size}", f"there are at most {most}")
+    beyond = [n for n in (before, after) if isinstance(most, int) and isinstance(n, int) and n > most]
+    if beyond:
+        raise spec_error(f"{max(beyond)} elements of {mode} padding along a dim of {size}", f"there are at most {most}")
     if mode == "replicate":
         shape = x.shape
 
-        def edge(at: Size, count: int) -> Traced:
+        def edge(at: Size, count: Size) -> Traced:
             return views.broadcast_to(_part(x, d, at, at + 1), (*shape[:d], count, *shape[d + 1 :]))
 
         parts = [edge(0, before) if before else None, x, edge(size - 1, after) if after else None]

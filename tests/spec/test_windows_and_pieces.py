@@ -120,6 +120,17 @@ def test_padding(mode: str) -> None:
     same(computed(lambda x: pk.pad(x, widths, mode=mode), x)[0], want)
 
 
+def test_padding_by_a_size() -> None:
+    """As many elements as a dim has, beside a number of them: what a convolution by transforms pads."""
+    @pk.operator
+    def padded(x: T["B", "N"]):
+        return pk.pad(x, ((0, 1), (x.shape[1], 2)), value=-1.5)
+
+    x = drawn(3, 5)
+    found = oracle.evaluate(padded.program({"B": 3, "N": 5}, {}, "f64"), {"x": x})
+    same(next(iter(found.values())), F.pad(torch.from_numpy(x), (5, 2, 0, 1), value=-1.5))
+
+
 def test_pieces() -> None:
     x, y = drawn(4, 5), drawn(4, 5)
     tx, ty = torch.from_numpy(x), torch.from_numpy(y)
