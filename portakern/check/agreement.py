@@ -6,6 +6,7 @@ The derived bounds of :mod:`portakern.check.bounds` judge a kernel; this says on
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +55,38 @@ def agreement(ours: Any, theirs: Any, dtypes: tuple[str, ...], noise: float = 0.
         off = int((a != b).sum()) if tensors else int((a.astype(np.int64) != b.astype(np.int64)).sum())
         return Agreement(float(off), 0.0, f"{off} of {count} elements differ" if off else "")
     allowed = max(ALLOWED.get(d, 0.0) for d in dtypes if DTYPES[d].is_float)
-    exact = allowed < 1e-6
-    worst = _worst_of_tensors(a, b, exact, noise) if tensors else _worst(a, b, np.float64 if exact else np.float32, noise)
+    off = distance(ours, theirs, allowed < 1e-6, noise)
+    worst = math.inf if off.lost else off.worst
     if worst <= allowed:
         return Agreement(worst, allowed)
     return Agreement(worst, allowed, f"it differs by {worst:.2g} of a value, where {allowed:g} would be rounding")
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far elements are off, as shares of their values: the ``worst`` one, and all of them in the mean (``rms``).  ``lost``
+    are infinitely far, and in neither."""
+
+    worst: float
+    rms: float
+    lost: int
+
+
+def distance(ours: Any, theirs: Any, exact: bool = True, noise: float = 0.0) -> Distance:
+    """Of two arrays of floats of one shape, both numpy's or both tensors; ``exact``: computed in float64, else in float32."""
+    count = math.prod(ours.shape)
+    if not count:
+        return Distance(0.0, 0.0, 0)
+    last = ours.shape[-1] if ours.shape else 1
+    a, b = ours.reshape(-1, last), theirs.reshape(-1, last)
+    if hasattr(ours, "detach"):
+        found = _shares_of_tensors(a, b, exact, noise)
+    else:
+        found = _shares(a, b, np.float64 if exact else np.float32, noise)
+    worst, squares, lost = 0.0, 0.0, 0
+    for most, total, beyond in found:
+        worst, squares, lost = max(worst, most), squares + total, lost + beyond
+    return Distance(worst, (squares / max(1, count - lost)) ** 0.5, lost)
 
 
 def _steps(shape: tuple[int, ...], chunk: int = _ARRAY_CHUNK) -> list[slice]:
@@ -66,8 +94,8 @@ def _steps(shape: tuple[int, ...], chunk: int = _ARRAY_CHUNK) -> list[slice]:
     return [slice(at, at + rows) for at in range(0, shape[0], rows)]
 
 
-def _worst(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> float:
-    """The largest difference as a share, of arrays of lines."""
+def _shares(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> Iterator[tuple[float, float, int]]:
+    """Of some lines at a time the largest share, the sum of squares of all, and how many are infinite."""
     total, finite = 0.0, 0
     for rows in _steps(b.shape):
         y = b[rows].astype(kind)
@@ -75,7 +103,6 @@ def _worst(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> float:
         total += float(np.square(y, dtype=np.float64, where=good, out=np.zeros(y.shape)).sum())
         finite += int(good.sum())
     whole = (total / finite) ** 0.5 + 1e-30 if finite else 1.0
-    worst = 0.0
     for rows in _steps(a.shape):
         x, y = a[rows].astype(kind), b[rows].astype(kind)
         with np.errstate(all="ignore"):
@@ -84,12 +111,12 @@ def _worst(a: np.ndarray, b: np.ndarray, kind: type, noise: float) -> float:
             scale = np.maximum(whole, np.sqrt(squares / np.maximum(good.sum(-1, keepdims=True), 1)))
             share = np.maximum(np.abs(x - y) - noise, 0) / (np.abs(y) + scale)
             same = (x == y) | (np.isnan(x) & np.isnan(y))
-            share = np.where(same, 0.0, np.where(np.isfinite(share), share, np.inf))
-        worst = max(worst, float(share.max()))
-    return worst
+            lost = ~(same | np.isfinite(share))
+            share = np.where(same | lost, 0.0, share)
+        yield float(share.max()), float(np.square(share, dtype=np.float64).sum()), int(lost.sum())
 
 
-def _worst_of_tensors(a: Any, b: Any, exact: bool, noise: float) -> float:
+def _shares_of_tensors(a: Any, b: Any, exact: bool, noise: float) -> Iterator[tuple[float, float, int]]:
     """The same by the tensors' own methods, where they are."""
     total, finite = 0.0, 0
     for rows in _steps(tuple(b.shape), _TENSOR_CHUNK):
@@ -97,12 +124,12 @@ def _worst_of_tensors(a: Any, b: Any, exact: bool, noise: float) -> float:
         total += float(y.nan_to_num(0.0, 0.0, 0.0).square().sum())
         finite += int(y.isfinite().sum())
     whole = (total / finite) ** 0.5 + 1e-30 if finite else 1.0
-    worst = 0.0
     for rows in _steps(tuple(a.shape), _TENSOR_CHUNK):
         x, y = (v[rows].double() if exact else v[rows].float() for v in (a, b))
         squares = y.nan_to_num(0.0, 0.0, 0.0).double().square().sum(-1, keepdim=True)
         scale = (squares / y.isfinite().sum(-1, keepdim=True).clamp(min=1)).sqrt().clamp(min=whole)
         share = ((x - y).abs() - noise).clamp(min=0) / (y.abs() + scale)
-        share = share.masked_fill((x == y) | (x.isnan() & y.isnan()), 0.0).nan_to_num(float("inf"))
-        worst = max(worst, float(share.max()))
-    return worst
+        same = (x == y) | (x.isnan() & y.isnan())
+        lost = ~(same | share.isfinite())
+        share = share.masked_fill(same | lost, 0.0)
+        yield float(share.max()), float(share.double().square().sum()), int(lost.sum())

@@ -8,7 +8,8 @@ The kernel runs on the whole inputs between guard bands, twice with other poison
 - the whole of each output is compared with the same program run on an array library's arrays, in the program's dtypes,
   within :data:`portakern.check.agreement.ALLOWED`: what is wrong outside the parts is seen if it is wrong by more than that.
   Where results are rounding alone, as the mean of what was normalised is, a difference counts as far as it is beyond what
-  that program's own results change by when its inputs do by a rounding (:func:`noise_of`);
+  that program's own results change by when its inputs do by a rounding (:func:`noise_of`).  If one is left that counts,
+  the program in float64 without roundings decides which result is nearer to it (:mod:`portakern.check.nearer`);
 - an output without parts is compared with that program in float64, too, if it is one in f32 and there is room: no element may
   be farther off than :data:`TIMES` the library's own worst in f32.
 """
@@ -27,9 +28,10 @@ from portakern.array_program import array_function
 from portakern.backend import Executable
 from portakern.check.agreement import agreement
 from portakern.check.expected import expected
+from portakern.check.nearer import is_farther
 from portakern.check.restrict import Box, Restricted, cut, restrict
 from portakern.check.stages import Checking, Verdict
-from portakern.check.widened import widened
+from portakern.check.widened import unrounded, widened
 from portakern.dtypes import DTYPES
 from portakern.ir.oracle import static
 from portakern.ir.tensor import TensorProgram, TensorType, tensor_type
@@ -66,6 +68,7 @@ class Reference:
         put: an array of the host as the library's.
         back: the other way round.
         exact: the same in float64, or nothing where there is no room for it; ``None`` if float64 would be another computation.
+        unrounded: the same in float64 without roundings on the way, or nothing; ``None`` if there are none.
         place: held while the arrays are in use, and gives their memory back.
     """
 
@@ -74,6 +77,7 @@ class Reference:
     put: Callable[[np.ndarray], Any]
     back: Callable[[Any], np.ndarray]
     exact: Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None] | None = None
+    unrounded: Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None] | None = None
     place: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
 
 
@@ -130,32 +134,40 @@ def check_sampled(
     without = [o for o in bound.outputs if not any(p.output == o for p in parts)]
     with reference.place():
         theirs = reference.compute(inputs)
-        worst = _whole(check, bound, inputs, reference, theirs)
+        worst, decided = _whole(check, bound, inputs, reference, theirs)
         exactly = _exactly(check, bound, without, inputs, reference, theirs)
     check.repeat(inputs)
     share = sum(_volume(p.box) for p in parts) / sum(math.prod(static(tensor_type(r).shape)) for r in bound.results)
     by_oracle = f"{len(parts)} parts ({share:.2g} of the outputs) within the bounds of the float64 oracle" if parts else (
         "nothing held against the float64 oracle, which no part is small enough for")  # fmt: skip
     method = (f"checked at this size: {by_oracle}, every element against {reference.name} "
-              f"(differs by at most {worst:.2g} of a value){exactly}, guard bands, twice")  # fmt: skip
+              f"(differs by at most {worst:.2g} of a value){decided}{exactly}, guard bands, twice")  # fmt: skip
     return Sampled(check.verdict(), method)
 
 
 def _whole(check: Checking, program: TensorProgram, inputs: Mapping[str, np.ndarray], reference: Reference,
-           theirs: Sequence[Any]) -> float:  # fmt: skip
-    """Compares every element of the outputs with the reference's, where these lie; the largest difference as a share."""
+           theirs: Sequence[Any]) -> tuple[float, str]:  # fmt: skip
+    """Compares every element of the outputs with the reference's, where these lie; the largest difference as a share, and in
+    words of which outputs the program without roundings had to decide."""
     dtypes = tuple(dict.fromkeys(tensor_type(v).dtype for v in (*program.results, *program.args)))
-    worst, noise = 0.0, None
-    for output, other in zip(program.outputs, theirs, strict=True):
+    worst, noise, decided = 0.0, None, []
+    exact: Sequence[Any] | None = None
+    for at, (output, other) in enumerate(zip(program.outputs, theirs, strict=True)):
         ours = reference.put(check.outputs[output])
         found = agreement(ours, other, dtypes)
         if found.message:
             noise = noise_of(reference, program, inputs, theirs) if noise is None else noise
             found = agreement(ours, other, dtypes, noise[output])
         worst = max(worst, found.worst)
-        if found.message:
-            check.fail("whole", f"{output}, against {reference.name}: {found.message}")
-    return worst
+        if not found.message:
+            continue
+        exact = exact or (reference.unrounded(inputs) if reference.unrounded is not None else None)
+        farther = is_farther(ours, other, exact[at], dtypes) if exact is not None else found.message
+        if farther:
+            check.fail("whole", f"{output}, against {reference.name}: {found.message}{'' if exact is None else f'; {farther}'}")
+        else:
+            decided.append(output)
+    return worst, f", {', '.join(decided)} as near as that to the program without roundings" if decided else ""
 
 
 TIMES, ROUNDING = 16.0, 1e-4
@@ -296,10 +308,15 @@ def program_reference(program: TensorProgram, put: Callable[[np.ndarray], Any], 
     """The program itself on arrays of a library; the rest as of :class:`Reference`."""
     def put_wide(x: np.ndarray) -> Any:
         held = put(x)
-        return held if x.dtype != np.float32 else held.double() if hasattr(held, "double") else held.astype(np.float64)
+        if x.dtype.name.startswith(("int", "uint", "bool")):
+            return held
+        return held.double() if hasattr(held, "double") else held.astype(np.float64)
 
-    wide = widened(program)
-    return Reference(name, _computed(program, library, put), put, back, wide and _computed(wide, library, put_wide), place)
+    def in_float64(wide: TensorProgram | None) -> Callable[[Mapping[str, np.ndarray]], Sequence[Any]] | None:
+        return wide and _computed(wide, library, put_wide)
+
+    return Reference(name, _computed(program, library, put), put, back, in_float64(widened(program)),
+                     in_float64(unrounded(program)), place)  # fmt: skip
 
 
 def _computed(program: TensorProgram, library: str, put: Callable[[np.ndarray], Any]

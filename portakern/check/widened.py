@@ -1,4 +1,4 @@
-"""A tensor program in float64: what an array library computes of it is as good as exact beside a kernel in f32."""
+"""A tensor program in float64: what an array library computes of it is as good as exact beside a kernel in fewer bits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from portakern.dtypes import DTYPES
+from portakern.dtypes import DTYPES, numpy_dtype
 from portakern.ir.core import Arg, Block, ManyType, Op
 from portakern.ir.tensor import BitConvert, Literal, TensorProgram, TensorType
 
@@ -21,6 +21,15 @@ def widened(program: TensorProgram) -> TensorProgram | None:
     if "f32" not in dtypes - bits or not dtypes <= {"f32", "f64"}:
         return None
     return replace(program, body=_block(program.body))
+
+
+def unrounded(program: TensorProgram) -> TensorProgram | None:
+    """``program`` with f64 for every float, so that nothing is rounded on its way; ``None`` where it has no narrower floats, or
+    looks at the bits of one.  What it computes is no reference, but says which of two results is nearer (:mod:`nearer`)."""
+    ops = (*program.args, *program.body.walk())
+    narrow = any(DTYPES[t.dtype].is_float and t.dtype != "f64" for op in ops for t in _types(op))
+    bits = any(isinstance(op, BitConvert) and DTYPES[t.dtype].is_float for op in ops for o in op.operands for t in _types(o))
+    return replace(program, body=_block(program.body)) if narrow and not bits else None
 
 
 def _block(block: Block) -> Block:
@@ -47,14 +56,14 @@ def _op(op: Op, new: dict[Op, Op]) -> Op:
             changed[name] = _block(old)
         elif name == "dtype":
             changed[name] = _wider(old)
-    if isinstance(op, Literal) and op.dtype == "f32":
+    if isinstance(op, Literal) and DTYPES[op.dtype].is_float:
         with np.errstate(over="ignore"):
-            changed["value"] = float(np.float32(op.value))  # the constant that the program has
+            changed["value"] = float(numpy_dtype(op.dtype).type(op.value))  # the constant that the program has
     return replace(op, **changed)
 
 
 def _wider(dtype: str) -> str:
-    return "f64" if dtype == "f32" else dtype
+    return "f64" if DTYPES[dtype].is_float else dtype
 
 
 def _types(op: Op) -> tuple[TensorType, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from portakern.check.agreement import agreement
+from portakern.check.nearer import is_farther
 from portakern.errors import PortakernError
 from portakern.ir.tensor import TensorProgram
 from portakern.timing import peers as peer_forms
@@ -88,11 +89,15 @@ class PeerCalls:
         return [self.sets.of_library(i, peer.library) for i in range(len(self.sets))]
 
 
-def differing(program: TensorProgram, dtypes: tuple[str, ...], wanted: Sequence[Any], theirs: Sequence[Any]) -> str:
-    """The first output that is of another computation, and how."""
-    for output, a, b in zip(program.outputs, wanted, theirs, strict=True):
+def differing(program: TensorProgram, dtypes: tuple[str, ...], wanted: Sequence[Any], theirs: Sequence[Any],
+              unrounded: Callable[[], Sequence[np.ndarray] | None] = lambda: None) -> str:  # fmt: skip
+    """The first output that is of another computation, and how.  None is that is as near as what is wanted to the results
+    without roundings, which are asked for where something differs."""
+    for at, (output, a, b) in enumerate(zip(program.outputs, wanted, theirs, strict=True)):
         if message := agreement(a, b, dtypes).message:
-            return f"{output}: {message}"
+            exact = unrounded()
+            if exact is None or is_farther(b, a, exact[at], dtypes):
+                return f"{output}: {message}"
     return ""
 
 

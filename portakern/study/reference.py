@@ -35,23 +35,28 @@ def reference_for(work: Work, target: Target, turn: str = "") -> Reference:
         try:
             found = program_reference(program, held.put, to_numpy, "torch", "the program on torch's tensors",
                                       lambda: _torch_in_turn(program, turn))  # fmt: skip
-            quick = where.device.type != "cpu" or _quick_on_a_host(program)
-            exact = _with_room(found.exact) if found.exact is not None and quick else None
-            return replace(found, compute=lambda inputs: held.computed(found, inputs), exact=exact)
+            on_host = where.device.type == "cpu"
+            exact = _with_room(found.exact, on_host and LARGE_FLOPS, program)
+            unrounded = _with_room(found.unrounded, on_host and DECIDING_FLOPS, program)
+            return replace(found, compute=lambda inputs: held.computed(found, inputs), exact=exact, unrounded=unrounded)
         except PortakernError:
             pass  # numpy has them all
     return program_reference(program, HostPlace().put, np.asarray, "numpy", "the program on numpy's arrays")
 
 
-def _quick_on_a_host(program: TensorProgram) -> bool:
-    """Whether float64, for which libraries have no quick convolutions, takes seconds on a host."""
+DECIDING_FLOPS = 16 * LARGE_FLOPS
+"""What a host computes in float64 where that decides of right and wrong, which is worth half a minute."""
+
+
+Computed = Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None]
+
+
+def _with_room(exact: Computed | None, most_flops: int, program: TensorProgram) -> Computed | None:
+    """``exact``, which gives nothing where there is no room for numbers twice as wide, or torch lacks an operation on them; no
+    such function of a program with more than ``most_flops`` (0: any), for whose convolutions libraries have no quick ones."""
     flops = cost(program).flops
-    return isinstance(flops, int) and flops <= LARGE_FLOPS
-
-
-def _with_room(exact: Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None]
-               ) -> Callable[[Mapping[str, np.ndarray]], Sequence[Any] | None]:  # fmt: skip
-    """``exact``, which gives nothing where there is no room for numbers twice as wide, or torch lacks an operation on them."""
+    if exact is None or (most_flops and not (isinstance(flops, int) and flops <= most_flops)):
+        return None
 
     def computed(inputs: Mapping[str, np.ndarray]) -> Sequence[Any] | None:
         import torch

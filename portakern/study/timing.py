@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from portakern.spec.bind import bind
 from portakern.study import steps
 from portakern.study.peer_calls import Absent, PeerCalls, differing, one_line
 from portakern.study.provenance import commit_of, now
+from portakern.study.reference import reference_for
 from portakern.study.row import Row
 from portakern.study.steps import Build, guarded, loaded
 from portakern.study.work import Work
@@ -272,7 +274,15 @@ class Session:
 
     def _differ(self, inputs: Mapping[str, np.ndarray], theirs: Sequence[np.ndarray]) -> str:
         """A peer's results from those of our kernel, which was checked."""
-        return differing(self.program, self._peer_calls().subject.dtypes, self.before[0], theirs)
+        return differing(self.program, self._peer_calls().subject.dtypes, self.before[0], theirs, lambda: self._unrounded)
+
+    @cached_property
+    def _unrounded(self) -> list[np.ndarray] | None:
+        """The results of the first set without roundings on the way, if there is room for them."""
+        reference = reference_for(self.work, registry().target(self.work.target))
+        with reference.place():
+            found = reference.unrounded(self.sets.host[0]) if reference.unrounded is not None else None
+            return None if found is None else [reference.back(x) for x in found]
 
     def _ours_whole(self) -> Contender:
         """Beside peers that run on the host while we run on a device: whole calls, under the host's clock."""

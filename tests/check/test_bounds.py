@@ -164,6 +164,25 @@ def test_overflow_certain_and_uncertain() -> None:
     assert tensor_type(program.results[0]).dtype == "f32"
 
 
+def test_exp_of_what_is_all_error_may_be_an_infinity_or_nothing() -> None:
+    """Distances of a large vector to itself: what is left of them, of either sign, is beyond what exp can of f64."""
+
+    @pk.operator
+    def near(x: pk.Tensor["N", "D"]):
+        y = x * 1.1
+        d = pk.sum(y * y, axis=1) - 1.1 * pk.sum(x * y, axis=1)
+        return pk.exp(-d), pk.exp(-d) * 0.0, pk.exp(pk.sum(x * x, axis=1))
+
+    x = np.random.default_rng(0).standard_normal((40, 16)).astype(np.float32) * np.float32(2.0**40)
+    _, out = bounds_of(near, {"N": 40, "D": 16}, {"x": x})
+    assert np.isinf(out["out0"].x).any() and (out["out0"].x == 0).any(), "the case has lost what it is about"
+    for name in ("out0", "out1"):
+        for answer in (np.inf, 0.0, np.nan):
+            assert compare(out[name], "f32", np.full(40, answer, np.float32)).ratio <= 1, (name, answer)
+    assert compare(out["out2"], "f32", np.full(40, np.inf, np.float32)).ratio <= 1
+    assert compare(out["out2"], "f32", np.zeros(40, np.float32)).ratio > 1, "this one is certain"
+
+
 def test_nan_and_infinity_must_match() -> None:
     x = np.array([[np.nan, np.inf, 1.0], [-np.inf, -np.inf, -np.inf]], f32)
     _, out = bounds_of(pk.load_operator("softmax"), {"M": 2, "N": 3}, {"x": x})

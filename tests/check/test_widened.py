@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import portakern as pk
-from portakern.check.widened import widened
+from portakern.check.widened import unrounded, widened
 from portakern.ir import oracle
 from portakern.ir.tensor import tensor_type, verify_tensor_program
 from portakern.spec.inputs import make_inputs
@@ -57,3 +57,23 @@ def test_what_would_be_another_computation_is_not_widened():
 
     for op in (narrow, bits, whole):
         assert widened(op.program({"N": 5})) is None
+
+
+def test_a_program_without_roundings_has_all_its_floats_in_float64():
+    @pk.operator
+    def narrow(x: pk.Tensor["N", pk.bf16], y: pk.Tensor["N", pk.i8]):
+        return pk.cast(pk.cast(x, "f16") * 0.1, "f8e5m2"), y + 1
+
+    wide = unrounded(narrow.program({"N": 5}))
+    assert wide is not None
+    verify_tensor_program(wide)
+    assert [tensor_type(v).dtype for v in (*wide.args, *wide.results)] == ["f64", "i8", "f64", "i8"]
+    x = np.array([1.0, 2.0, 3.0, 1e5, 0.3])
+    found = oracle.evaluate(wide, {"x": x, "y": np.zeros(5, np.int8)})["out0"]
+    np.testing.assert_array_equal(found, x * float(np.float16(0.1)))
+
+    @pk.operator
+    def bits(x: pk.Tensor["N"]):
+        return pk.bitcast(x, "i32")
+
+    assert unrounded(bits.program({"N": 5})) is None

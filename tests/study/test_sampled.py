@@ -248,6 +248,47 @@ def test_what_has_no_parts_is_held_against_float64(monkeypatch: pytest.MonkeyPat
     assert without is not None and "), not in float64, guard bands" in without.method and without.verdict.correct
 
 
+@pk.operator
+def nearest(x: pk.Tensor["M", "D"], codes: pk.Tensor["K", "D"]):
+    """The code that each row is nearest to; many are nearly as near."""
+    found = pk.argmin(pk.sum(codes * codes, axis=1) - 2.0 * (x @ codes.T), axis=1)
+    return pk.take(codes, found, axis=0), found
+
+
+@pytest.mark.parametrize("wrong", ["", "codes", "places"])
+def test_what_chooses_between_what_is_nearly_equal_is_held_against_no_roundings(monkeypatch: pytest.MonkeyPatch, wrong: str):
+    """A kernel that rounds less than a library chooses otherwise; a tile of other codes between the parts is a fault."""
+    monkeypatch.setattr(sampled, "PART_ELEMENTS", (1 << 11, 1 << 11))
+    (work,) = works(Problem(nearest, {"M": 2000, "D": 8, "K": 200}, {}), TARGETS, ["bf16"])
+    reference = program_reference(work.program, np.asarray, np.asarray, "numpy", "numpy")
+
+    class Kernel:
+        guards = True
+
+        def run(self, buffers, sizes) -> None:
+            given = {a.name: buffers[a.name].array for a in work.program.args}
+            found = oracle.evaluate(work.program, given)
+            codes, places = found["out0"].astype(numpy_dtype("bf16")), found["out1"].astype(np.int32)
+            if wrong == "codes":
+                codes[1000:1064] = codes[:64]
+            if wrong == "places":
+                places[1000:1064] = places[:64]
+            buffers["out0"].array[...], buffers["out1"].array[...] = codes, places
+
+    theirs = reference.compute(make_inputs(work.program, work.families, 0))
+    exact = oracle.evaluate(work.program, make_inputs(work.program, work.families, 0))
+    assert (np.asarray(theirs[1]) != exact["out1"]).sum() > 4, "the case has lost what it is about"
+    found = check_sampled(Kernel(), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
+    assert found is not None and found.verdict.correct == (not wrong), found
+    if wrong:
+        assert "whole: " in found.verdict.message and "float64" in found.verdict.message
+    else:
+        assert "out0, out1 as near as that to the program without roundings" in found.method
+        bare = check_sampled(Kernel(), work.program, families=work.families,  # type: ignore[arg-type]
+                             reference=replace(reference, unrounded=None))  # fmt: skip
+        assert bare is not None and not bare.verdict.correct, "nothing else decides"
+
+
 def test_the_reference_computes_as_precisely_as_the_program_says_and_on_the_host_where_a_device_lacks_room(
     monkeypatch: pytest.MonkeyPatch,
 ):

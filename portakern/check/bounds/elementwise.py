@@ -155,7 +155,9 @@ def _unary(op: t.Map, r: np.ndarray, v: Val) -> Val:
     if f.slope is not None:
         floor = floor + np.where(np.isfinite(r), f.argument * u * f.slope(r, v.x), 0.0)
     spread = np.where(v.open(), np.inf, np.minimum(v.e, 2.0)) if f.kind == "wave" else ends(_inside(f), v, r)
-    return finish(dtype, r, spread, [v], f.ulps, np.asarray(floor), _undefined(f, v))
+    # exp of a large number that is all error: an infinity for the oracle, and 0 for a kernel that has one of the other sign.
+    decided = np.isfinite(r) | (np.asarray(spread) == 0)
+    return finish(dtype, r, spread, [v], f.ulps, np.asarray(floor), _undefined(f, v) | ~decided)
 
 
 def _undefined(f: Unary, v: Val) -> np.ndarray | bool:
