@@ -37,7 +37,7 @@ class Gradient(Operator):
         self._primal = _representative(forward)
         self.wrt = _checked_wrt(forward, self._primal, wrt)
         self.save = _checked_save(forward, self._primal, save)
-        self.__dict__["loc"] = forward.loc
+        self._written = forward.loc
         super().__init__(
             _function(self), cases=forward._raw_cases, inputs=_families(forward, self._primal), dtypes=forward.dtypes,
             name=_name(forward, self._primal, self.wrt), doc=f"The gradient of {forward.name}.",

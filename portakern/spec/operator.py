@@ -61,6 +61,8 @@ class Operator:
     bound: Mapping[str, Any] = types.MappingProxyType({})
     weights: tuple[str, ...] = ()
     reads_all: bool = True
+    _written: Loc | None = None
+    """Where it is written, of one whose function is not."""
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class Operator:
     @property
     def loc(self) -> Loc:
         """The line it is defined on."""
-        return self._loc
+        return self._written or self._loc
 
     @cached_property
     def _loc(self) -> Loc:

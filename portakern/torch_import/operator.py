@@ -135,7 +135,7 @@ class ImportedOperator(Operator):
         self.random, self.unsettled = graph.random, graph.unsettled
         updated = set(self.updates.values())
         self.weights = () if train else tuple(n for n in self.bound if n != SEED and self.paths.get(n) not in updated)
-        self.__dict__["loc"] = captured.loc  # where the operator is written, which its function here is not
+        self._written = captured.loc
         super().__init__(
             _function(self._program),
             cases={"typical": _sizes(self._program, self.examples)},

@@ -137,6 +137,17 @@ def test_everything_comes_from_lines_of_the_forward() -> None:
     assert {o.loc and o.loc.file.rpartition("/")[2] for o in made} == {"test_operator.py"}
 
 
+def test_it_is_written_where_the_forward_is() -> None:
+    @pk.operator
+    def op(x: pk.Tensor["M", pk.f64]):
+        return pk.sin(x)
+
+    assert pk.grad(op).loc == op.loc and op.loc.text.startswith("def op(x")
+    with pytest.raises(PortakernError) as refused:
+        pk.build(pk.grad(op), target="pallas:v6e", M=3)
+    assert "test_operator.py" in str(refused.value)
+
+
 def test_of_an_operator_that_needs_its_sizes() -> None:
     """A factor is written out for its size: with none there are no outputs to ask gradients for."""
     @pk.operator
