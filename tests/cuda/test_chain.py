@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -158,3 +159,12 @@ def test_a_seeded_fault_shows(old: str, new: str, message: str) -> None:
     """In the result, as accesses that nothing orders, or as a wait without an end."""
     error = error_of(asked(gated, **SMALL), changed(old, new))
     assert any(x in error for x in message.split("|")), error
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_90a", "cuda:sm_120"])
+def test_what_is_no_fragment_goes_through_shared_memory_that_is_planned(target: str) -> None:
+    """Computed operands of f32: in static shared memory of the library they met the end of 48 KB, which nobody counted."""
+    built = pk.build("attention", target=target, dtype="f32", B=1, H=2, SQ=256, SK=256, D=64)
+    operands = re.findall(r"pk::dot\(\w+, ([^,]+),", built.source)
+    assert operands and all("_shared" in x for x in operands), operands

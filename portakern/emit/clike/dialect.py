@@ -44,7 +44,8 @@ class Dialect:
     ``pipelined`` is whether
     copies to shared memory are asynchronous (else ``stages`` is taken as 1); ``synchronised`` whether threads share the
     operands, so that barriers are needed.  ``register_operands`` lists the (role, kind) pairs of operands that ``dot`` takes
-    straight from registers, e.g. ``("A", "accumulator")``.  Pipelines of more than ``unrolled_slots`` slots are not unrolled.
+    straight from registers, e.g. ``("A", "accumulator")``, if they are of ``register_dtypes`` (``None``: of any).
+    Pipelines of more than ``unrolled_slots`` slots are not unrolled.
 
     *Walks.*  ``private_walks`` says that the platform has ``reduce_own`` and ``combine``: loops of reductions that every thread
     walks alone.
@@ -90,6 +91,7 @@ class Dialect:
     pipelined: bool = True
     synchronised: bool = True
     register_operands: frozenset[tuple[str, str]] = frozenset()
+    register_dtypes: frozenset[str] | None = None
     unrolled_slots: int = 1 << 30
 
     private_walks: bool = False

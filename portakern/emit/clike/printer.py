@@ -276,8 +276,14 @@ class Printer:
             begin, end = (found[1] for found in ends if found)
             at = self.names.fresh(f"{s.var}_at")
             body = [f"const int64_t {s.var} = {at};", *body]
-            return [f"for (int32_t {at} = {begin}; {at} < {end}; {_further(at, s.step)}) {{", *indented(body), "}"]
-        return [f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {_further(s.var, s.step)}) {{", *indented(body), "}"]
+            head = f"for (int32_t {at} = {begin}; {at} < {end}; {_further(at, s.step)}) {{"
+        else:
+            head = f"for (int64_t {s.var} = {s.begin}; {s.var} < {s.end}; {_further(s.var, s.step)}) {{"
+        return [*self.rolled(s), head, *indented(body), "}"]
+
+    def rolled(self, s: p.Loop) -> list[str]:
+        """A line before a loop that the compiler must leave as it is."""
+        return []
 
     def on_Block(self, s: p.Block) -> list[str]:
         head = "{" if s.when is None else f"if ({s.when}) {{"
@@ -317,7 +323,7 @@ class Printer:
             f"{pipe.slot} = {next_slot};",
         ]
         head = f"for (int64_t {s.var} = {first}; {s.var} < {s.end}; {s.var} += {s.step}) {{"
-        return [*lines, *([NOT_UNROLLED] if rolled else []), head, *indented(body), "}"]
+        return [*lines, *([NOT_UNROLLED] if rolled else self.rolled(s)), head, *indented(body), "}"]
 
 
 _OF_INT32 = re.compile(r"int64_t\((\w+)\)")

@@ -61,7 +61,8 @@ class Products(Alone):
         dims = dims_of(op)
         transposed = tuple(axis for axis, _ in dims) != order
         place = self.layouts.place(op) or self._any_place(dims)
-        if not transposed and (role, place.layout.kind) in self.dialect.register_operands:
+        taken = self.dialect.register_dtypes is None or t.tile_type(op).dtype in self.dialect.register_dtypes
+        if taken and not transposed and (role, place.layout.kind) in self.dialect.register_operands:
             return p.Operand(self.held(op, place))
         key = self._key(op, role, transposed)
         if not any(key in scope for scope in self.stored):

@@ -34,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) matmul_bias(
         stage_k(16, 1);
         pk::commit();
         int slot = 0;
+        #pragma unroll 1  // a step is long enough
         for (int64_t k0 = 0; k0 < 264; k0 += 16) {
             pk::wait<1>();  // this step's operands have arrived,
             pk::sync();  // for every thread; and the slot of the step before is free
