@@ -182,6 +182,18 @@ def test_results_that_are_rounding_alone_differ_by_that(monkeypatch: pytest.Monk
     assert found is not None and found.verdict.correct == right, found
 
 
+def test_few_arrays_with_many_pairs_are_not_checked_in_full():
+    """All pairs of 4096 points: 12,000 numbers in and out, 200 million between."""
+    @pk.operator
+    def pairs(p: pk.Tensor["N", 3]):
+        d = p[None, :, :] - p[:, None, :]
+        return pk.sum(d / (pk.sum(d * d, axis=-1) + 1.0)[:, :, None], axis=1)
+
+    program = work_of(pairs, N=4096).program
+    assert not affordable(program) and affordable(work_of(pairs, N=256).program)
+    assert parts_of(program, "out"), "a few points beside all others"
+
+
 def test_a_part_that_reads_much_stands_alone():
     @pk.operator
     def rows(x: pk.Tensor["M", "N"]):
@@ -219,7 +231,7 @@ def test_where_no_part_is_small_enough_every_element_is_compared_and_that_is_sai
         return check_sampled(Executable(work, spoil), work.program, families=work.families, reference=reference)  # type: ignore[arg-type]
 
     assert check(lambda out: None) is None, "the full check ends soon enough"
-    monkeypatch.setattr(sampled, "FULL_VALUE", 1 << 10)
+    monkeypatch.setattr(sampled, "FULL_VALUES", 1 << 10)
     assert check(lambda out: None) is not None, "what the oracle would hold on the way is too large"
     monkeypatch.setattr(sampled, "FULL_ELEMENTS", 1 << 10)
     right, wrong = check(lambda out: None), check(lambda out: out.__imul__(1.01))
