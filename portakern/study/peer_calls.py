@@ -90,15 +90,23 @@ class PeerCalls:
 
 
 def differing(program: TensorProgram, dtypes: tuple[str, ...], wanted: Sequence[Any], theirs: Sequence[Any],
-              unrounded: Callable[[], Sequence[np.ndarray] | None] = lambda: None) -> str:  # fmt: skip
-    """The first output that is of another computation, and how.  None is that is as near as what is wanted to the results
-    without roundings, which are asked for where something differs."""
+              roundings: Callable[[], Roundings | None] = lambda: None) -> str:  # fmt: skip
+    """The first output that is of another computation, and how.  None is that has no other roundings than an array library's,
+    which are asked for where something differs."""
     for at, (output, a, b) in enumerate(zip(program.outputs, wanted, theirs, strict=True)):
         if message := agreement(a, b, dtypes).message:
-            exact = unrounded()
-            if exact is None or is_farther(b, a, exact[at], dtypes):
+            found = roundings()
+            if found is None or is_farther(b, found.usual[at], found.exact[at], dtypes):
                 return f"{output}: {message}"
     return ""
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """What a program's outputs are without roundings on the way (``exact``), and as an array library rounds (``usual``)."""
+
+    exact: Sequence[np.ndarray]
+    usual: Sequence[np.ndarray]
 
 
 def one_line(text: str) -> str:

@@ -24,7 +24,7 @@ from portakern.native import open_device
 from portakern.registry import registry
 from portakern.spec.bind import bind
 from portakern.study import steps
-from portakern.study.peer_calls import Absent, PeerCalls, differing, one_line
+from portakern.study.peer_calls import Absent, PeerCalls, Roundings, differing, one_line
 from portakern.study.provenance import commit_of, now
 from portakern.study.reference import reference_for
 from portakern.study.row import Row
@@ -274,15 +274,17 @@ class Session:
 
     def _differ(self, inputs: Mapping[str, np.ndarray], theirs: Sequence[np.ndarray]) -> str:
         """A peer's results from those of our kernel, which was checked."""
-        return differing(self.program, self._peer_calls().subject.dtypes, self.before[0], theirs, lambda: self._unrounded)
+        return differing(self.program, self._peer_calls().subject.dtypes, self.before[0], theirs, lambda: self._roundings)
 
     @cached_property
-    def _unrounded(self) -> list[np.ndarray] | None:
-        """The results of the first set without roundings on the way, if there is room for them."""
-        reference = reference_for(self.work, registry().target(self.work.target))
+    def _roundings(self) -> Roundings | None:
+        """What roundings do to the results of the first set, if there is room for what they are without."""
+        reference, inputs = reference_for(self.work, registry().target(self.work.target)), self.sets.host[0]
         with reference.place():
-            found = reference.unrounded(self.sets.host[0]) if reference.unrounded is not None else None
-            return None if found is None else [reference.back(x) for x in found]
+            exact = reference.unrounded(inputs) if reference.unrounded is not None else None
+            if exact is None:
+                return None
+            return Roundings([reference.back(x) for x in exact], [reference.back(x) for x in reference.compute(inputs)])
 
     def _ours_whole(self) -> Contender:
         """Beside peers that run on the host while we run on a device: whole calls, under the host's clock."""
