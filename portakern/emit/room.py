@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from portakern.backend import Source
 from portakern.errors import CompileError, ScheduleError
@@ -20,11 +21,14 @@ def explained(error: CompileError, source: Source, words: re.Pattern[str]) -> Co
     return no_room(source, found["kernel"], int(found["taken"], 0), int(found["room"], 0))
 
 
-def no_room(source: Source, kernel: str, taken: int, room: int) -> ScheduleError:
-    """That the blocks of ``kernel`` take ``taken`` bytes of shared memory where they may have ``room``."""
-    numbers = [n for n, launch in enumerate(source.launches) if launch.kernel == kernel]
-    known = len(numbers) == 1 and len(source.launches) == len(source.schedule)
-    schedule = str(source.schedule[numbers[0]]) if known else ""
+def no_room(source: Source, kernel: str, taken: int, room: int, kernels: Sequence[str] = ()) -> ScheduleError:
+    """That the blocks of ``kernel`` take ``taken`` bytes of shared memory where they may have ``room``.
+
+    ``kernels`` are all that the binary holds, which a text that launches them by itself defines in their order.
+    """
+    names = [launch.kernel for launch in source.launches] or sorted(kernels, key=lambda k: source.text.find(f"def {k}("))
+    known = names.count(kernel) == 1 and len(names) == len(source.schedule)
+    schedule = str(source.schedule[names.index(kernel)]) if known else ""
     return ScheduleError(
         f"{kernel} takes {taken} bytes of shared memory{f' with {schedule}' if schedule else ''}, "
         f"a block of {source.target.device.name} has {room}",

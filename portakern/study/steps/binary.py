@@ -106,7 +106,7 @@ def must_fit(source: Source, binary: CompiledBinary) -> None:
     room = source.target.device.count("shared_bytes_per_block", 0)
     for kernel in binary.resources:
         if room and (kernel.shared_bytes or 0) > room:
-            raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room)
+            raise no_room(source, kernel.kernel, kernel.shared_bytes or 0, room, [k.kernel for k in binary.resources])
 
 
 def must_work_alone(toolchain: Toolchain, binary: CompiledBinary) -> None:
