@@ -70,7 +70,7 @@ struct FoundColumns {
         int64_t ahead;
         uint32_t of;  // a bit for each column
     };
-    alignas(64) int32_t coordinate[dims][vectors * lanes];
+    alignas(64) int32_t coordinate[dims][vectors * lanes] = {};
     int64_t size[dims];
     Run run[vectors][lanes];
     int runs[vectors];
