@@ -315,11 +315,13 @@ class HipEmitter(CLikeEmitter):
 
 def _by_tiles_of_32(plan: KernelPlan, target: Target) -> KernelPlan:
     """Attention by matrix instructions of 32 x 32 where every wave has whole tiles of that: a row is in two lanes then, not in
-    four, and its maximum and sum take one exchange."""
+    four, and its maximum and sum take one exchange.  Products of others may have their sums in the same layout."""
     spread = [x for x in plan.layouts if x.kind in ("accumulator", "left")]
+    dots = [s for s in p.statements(plan.body) if isinstance(s, p.Dot)]
     if (
         not keeps_rows(plan.family, subgroup(target.device))
         or not target.device.has("mfma")
+        or any(s.element not in _16_BIT for s in dots)
         or any(x.element not in _16_BIT or x.rows % (32 * plan.warps) or x.cols % 32 for x in spread)
     ):
         return plan
