@@ -8,6 +8,7 @@ is no farther from it than the library's is as good as that.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from portakern.check.agreement import ALLOWED, distance
@@ -19,8 +20,8 @@ TIMES = 2.0
 MEAN = 8.0
 """In the mean one is so many times nearer than what is allowed of its worst element, though all were rounded."""
 
-FEW = 4
-"""Whole numbers that may differ beside those of the other result: what is nearly equal is chosen by chance."""
+FEW, OF = 4, 64
+"""Whole numbers that may differ beside those of the other result, one of so many: what is nearly equal is chosen by chance."""
 
 
 def is_farther(ours: Any, theirs: Any, exact: Any, dtypes: tuple[str, ...]) -> str:
@@ -33,11 +34,11 @@ def is_farther(ours: Any, theirs: Any, exact: Any, dtypes: tuple[str, ...]) -> s
     floats = ours.is_floating_point() if hasattr(ours, "detach") else ours.dtype.kind not in "iub"
     if not floats:
         a, b = (int((x != exact).sum()) for x in (ours, theirs))
-        most = TIMES * b + FEW
+        most = TIMES * b + min(FEW, math.prod(ours.shape) // OF)
         return f"{a} elements are not those of float64, where {b} of the other's are not" if a > most else ""
     allowed = max(ALLOWED.get(d, 0.0) for d in dtypes if DTYPES[d].is_float)
     a, b = distance(ours, exact), distance(theirs, exact)
-    if a.lost > TIMES * b.lost + FEW:
+    if a.lost > TIMES * b.lost:
         return f"{a.lost} elements are infinitely far from float64, where {b.lost} of the other's are"
     if a.worst > max(allowed, TIMES * b.worst) or a.rms > max(allowed / MEAN, TIMES * b.rms):
         return (f"it is {a.worst:.2g} of a value off from float64 ({a.rms:.2g} in the mean), where the other is {b.worst:.2g} "
