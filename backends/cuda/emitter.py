@@ -12,6 +12,7 @@ from portakern.dtypes import DTYPES
 from portakern.emit.clike import CLikeEmitter, Dialect, KernelPlan, ProgramPlan, included, reached, read_headers
 from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import dims_of
+from portakern.emit.partials import reduced_once
 from portakern.emit.softmax import by_powers_of_two, of_narrow_products
 from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
@@ -101,7 +102,8 @@ class CudaEmitter(CLikeEmitter):
         if kernel.family == "attention":
             return self.plan_attention(kernel, dialect, target)
         kernel = by_powers_of_two(with_exact_sums(kernel), fused=True, may=_of_chains)
-        plain = super().plan_kernel(with_fused_sums(kernel), dialect, target)
+        kernel = with_fused_sums(reduced_once(kernel, dialect.subgroup * kernel.schedule.warps, lines=False))
+        plain = super().plan_kernel(kernel, dialect, target)
         asked = str(kernel.schedule.option("mma", "auto"))
         thirds = by_thirds(plain, asked, target)
         plan = plain if thirds else in_lines(plain)

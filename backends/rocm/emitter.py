@@ -26,6 +26,7 @@ from portakern.emit.clike.flat import flattened
 from portakern.emit.clike.layouts import Layout, Place, dims_of, tiles_of
 from portakern.emit.clike.printer import indented
 from portakern.emit.clike.terms import number
+from portakern.emit.partials import reduced_once
 from portakern.emit.softmax import by_powers_of_two, of_narrow_products
 from portakern.emit.sums import with_fused_sums
 from portakern.emit.where import where
@@ -289,7 +290,8 @@ class HipEmitter(CLikeEmitter):
                 f"{kernel.name}: stages={kernel.schedule.stages} on {target}",
                 hint="operands pass through registers on their way to LDS: stages is 1 or 2",
             )
-        kernel = with_fused_sums(by_powers_of_two(kernel, fused=True, may=of_narrow_products))
+        kernel = by_powers_of_two(kernel, fused=True, may=of_narrow_products)
+        kernel = with_fused_sums(reduced_once(kernel, dialect.subgroup * kernel.schedule.warps, lines=False))
         if not _rows_stay_in_waves(kernel, target.device):
             dialect = replace(dialect, register_operands=frozenset())
         planner = self.planner(kernel, dialect)

@@ -15,9 +15,9 @@ from portakern.emit.clike import plan as p
 from portakern.emit.clike.layouts import Place, dims_of
 from portakern.emit.clike.maps import Maps
 from portakern.emit.clike.names import CNames
-from portakern.emit.running import JOIN
+from portakern.emit.partials import only_joined
 from portakern.ir import tile as t
-from portakern.ir.core import Block, Op, Result, Yield, yielded
+from portakern.ir.core import Block, Op, Result, yielded
 
 _NOT_ALONE = (t.Store, t.Dot, t.For, t.Scan, t.ScanBy, t.SortBy, t.Permute)
 
@@ -29,18 +29,6 @@ def _walk(op: t.For) -> tuple[t.For, ...]:
         if isinstance(inner, t.For) and inner.init == op.body.args and given == [(inner, n) for n in range(len(op.init))]:
             return (op, *_walk(inner))
     return (op,)
-
-
-def only_joined(reduce: t.Reduce, body: Block) -> bool:
-    """Whether a reduction along an axis that is not walked, so that every step has all of it, is but a part of the carried
-    total: then a thread's own columns of all steps are a part of the whole, too."""
-    users = [x for x in body.ops if reduce in x.operands]
-    if len(users) != 1 or not isinstance(user := users[0], t.Binary) or user.fn != JOIN.get(reduce.fn):
-        return False
-    carried = [a for a in body.args if a in user.operands]
-    again = [x for x in body.ops for v in (user, *carried) if v in x.operands and x is not user and not isinstance(x, Yield)]
-    given = yielded(body)
-    return len(carried) == 1 and not again and [n for n, v in enumerate(given) if v is user] == [body.args.index(carried[0])]
 
 
 def is_a_part(body: Block, combine: Block) -> bool:
@@ -81,7 +69,7 @@ class Alone(Maps):
         places = {self.layouts.place(x.x) or self._any_place(dims_of(x.x)) for x in reduces if dims_of(x.x)}
         if len(places) != 1 or any(len(dims_of(x.x)) != 1 for x in reduces):
             return None
-        if any(x.axis not in axes and not only_joined(x, walk[-1].body) for x in reduces):
+        if any(x.axis not in axes and only_joined(x, walk[-1].body) is None for x in reduces):
             return None
         place = places.pop()
         return place if place is not None and place.side == "tile" and place.layout.kind == "rows" else None
