@@ -42,7 +42,8 @@ def lower_for(program: TensorProgram, target: Target, language: Language, overri
                     language.picks_elements, language.sorts, language.shares_arrays, language.least_step, language.long_steps,
                     language.pairs is not None, language.halves_of_heads, lambda dtype: language.units(target.device, dtype),
                     language.takes_planes, lambda dtype, summed: language.multiplies(target.device, dtype, summed),
-                    language.joins, lambda nest: default_schedule(language, nest, target), language.holds_parts)
+                    language.joins, lambda nest: default_schedule(language, nest, target), language.holds_parts,
+                    picks_columns=target.device.kind == "gpu")
     if not language.strided:
         lowered = _as_given(lowered, facts or {})
     unknown = [k for k in asked if k not in used]

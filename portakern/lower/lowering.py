@@ -34,6 +34,7 @@ from portakern.lower.kernel import Choose, Joins, Lowered, NoSchedule, Request, 
 from portakern.lower.loops import Loop, parts
 from portakern.lower.placing import Line, Placed
 from portakern.lower.recurrence import lower_recurrence
+from portakern.lower.rolls import rolled_in_place
 from portakern.lower.row_parts import lower_rows_or_parts
 from portakern.lower.scan import lower_scan
 from portakern.lower.segments import lower_segments
@@ -85,7 +86,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
           facts: Facts | None = None, reach: bool = False, picks: bool = True, run: int = 1024,
           shares: bool = True, step: int = 16, columns: bool = True, halves: bool = True, heads: bool = True,
           units: Units = always, planes: Planes = never, multiplies: Multiplies = always,
-          joins: Joins = always, default: Choose | None = None, holds_parts: bool = True) -> Program:  # fmt: skip
+          joins: Joins = always, default: Choose | None = None, holds_parts: bool = True,
+          picks_columns: bool = True) -> Program:  # fmt: skip
     """Kernels for ``program`` with the schedule that ``choose`` answers for each nest.
 
     ``names`` gives names of the axes of arguments' dims; ``facts`` what is known of arrays that are not contiguous and
@@ -99,7 +101,8 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     are summed in another: those of others are sums of rows, ``joins`` whether two neighbouring dims of an array may be seen as
     one, by their sizes and how many dims lie inside of them.  ``default`` answers as ``choose`` does, for a nest that is only
     asked about, before it is known whether there will be such a kernel, and ``holds_parts`` is whether a block that walks steps
-    may have a part of an axis that it sums along (:mod:`held_axes`).
+    may have a part of an axis that it sums along (:mod:`held_axes`).  ``picks_columns`` is whether neighbours in a row may be
+    picked one by one as fast as they are copied side by side (:mod:`rolls`).
 
     Raises :class:`MissingRuleError` listing every operation that has no lowering, and :class:`LoweringError` or
     :class:`IRError` for what no kernel can be made of.
@@ -107,7 +110,7 @@ def lower(program: tt.TensorProgram, choose: Choose, names: Mapping[str, tuple[s
     _check_reshapes(program)
     loops = steps.rules + held.rules + at_once.rules + (shown_sums.rules if holds_parts else Rules())
     rules = loops if picks else loops + searches.rules + regular.rules
-    stepped = canonicalise(program, rules)
+    stepped = canonicalise(rolled_in_place(program, picks_columns) if picks else program, rules)
     while (smaller := asked_only(stepped)) is not stepped:
         stepped = canonicalise(smaller, rules)
     simplified = simplify(stepped, reach, picks, run, shares, step, columns, planes)
