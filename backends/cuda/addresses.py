@@ -73,7 +73,7 @@ def is_aligned(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
 
 def lies_apart(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
     """Whether rows of the tile, whose columns are contiguous, begin between multiples of 16 bytes: their distances say so, or
-    each column finds its own element."""
+    how far all of them are from one, or each column finds its own element."""
     have = t.buffer_type(op.buffer)
     elements, column = max(1, VECTOR_BYTES // DTYPES[have.dtype].bytes), dims[-1][0]
     if any(i.gather >= 0 for i in op.indices):
@@ -85,7 +85,8 @@ def lies_apart(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
             distance = _times(_times(term.scale, step), dim.stride)
             if taken_apart or (isinstance(distance, int) and kernel.axis[term.axis].extent != 1 and distance % elements):
                 return True
-    return False
+    ahead = sum(offset for d in t.joined_dims(op) if isinstance(offset := _times(d.index.offset, d.stride), int))
+    return ahead % elements != 0
 
 
 def is_shifted(kernel: t.Kernel, op: t.Load, dims: t.Dims) -> bool:

@@ -209,11 +209,11 @@ class CudaPrinter(Printer):
 
     def loaded(self, s: p.LoadTile) -> str:
         template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
-        word = "gather" if s.picks else "load_shifted" if by_rows(s.access) else "load"
+        word = "gather" if s.picks else "load_shifted" if by_rows(self.plan, s) else "load"
         return self.word(word, template, *self.address(s.access, pad=True), *s.picks)
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
-        if s.mode == "set" and by_rows(s.access) and not s.picks:
+        if s.mode == "set" and by_rows(self.plan, s) and not s.picks:
             return [self.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
