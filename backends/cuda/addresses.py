@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from portakern.dtypes import DTYPES
@@ -15,6 +16,9 @@ from portakern.ir.size import Size, divides
 VECTOR_BYTES = 16
 _LONG = 8 * 32
 """Elements from which on a row gives every lane of a warp a vector."""
+_VERY_LONG = 4096
+"""Columns from which on it pays to put vectors together: softmax of 4096 x 50257 bf16 took 647 us on an H200, 981 element by
+element, but layer norm of 16384 x 1023 took 38 us, 31 element by element."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +26,13 @@ class CudaAccess(Access):
     """``aligned``: every row of the tile begins at a multiple of 16 bytes, its columns are contiguous, and every 16 bytes of it
     lie inside the buffer or outside as a whole.  ``by_rows``: long contiguous rows; when loaded they
     may begin anywhere, when stored they begin aligned, and may end within 16 bytes.  ``apart``: most rows of it begin between
-    multiples of 16 bytes, whatever the sizes, so that elements are moved one by one."""
+    multiples of 16 bytes, whatever the sizes, so that elements are moved one by one; but of very long rows of 16-bit elements
+    (``between``) lanes may put vectors together."""
 
     aligned: bool = False
     by_rows: bool = False
     apart: bool = False
+    between: bool = False
 
     def __str__(self) -> str:
         return super().__str__() + (" aligned" if self.aligned else " by rows" if self.by_rows else "")
@@ -38,8 +44,10 @@ class CudaAddresses(Addresses):
         if bool(dims) and made.strides[-1] == ONE and is_aligned(self.kernel, op, dims):
             return CudaAccess(**vars(made), aligned=True)
         by_rows = is_shifted(self.kernel, op, dims) if isinstance(op, t.Load) else has_aligned_rows(self.kernel, op, dims)
-        apart = bool(dims) and not by_rows and made.strides[-1] in (ZERO, ONE) and lies_apart(self.kernel, op, dims)
-        return CudaAccess(**vars(made), by_rows=by_rows, apart=apart)
+        contiguous = bool(dims) and not by_rows and made.strides[-1] in (ZERO, ONE)
+        apart = contiguous and lies_apart(self.kernel, op, dims)
+        between = apart and made.strides[-1] == ONE and lies_between(self.kernel, op, dims)
+        return CudaAccess(**vars(made), by_rows=by_rows, apart=apart, between=between)
 
 
 class CudaPlanner(Planner):
@@ -87,6 +95,17 @@ def lies_apart(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
                 return True
     ahead = sum(offset for d in t.joined_dims(op) if isinstance(offset := _times(d.index.offset, d.stride), int))
     return ahead % elements != 0
+
+
+def lies_between(kernel: t.Kernel, op: t.Load | t.Store, dims: t.Dims) -> bool:
+    """Whether very long rows of the tile are neighbours of 16 bits in an array that begins aligned, and give every thread whole
+    vectors."""
+    have, (column, cols) = t.buffer_type(op.buffer), dims[-1]
+    size = math.prod(n for _, n in dims)
+    along = [(d, term) for d in t.joined_dims(op) for term in d.index.terms if term.axis == column]
+    neighbours = len(along) == 1 and all((d.stride, x.scale, x.div, x.mod) == (1, 1, 1, 0) for d, x in along)
+    whole = cols % 8 == 0 and cols >= _VERY_LONG and size // 8 >= 32 * kernel.schedule.warps
+    return neighbours and whole and DTYPES[have.dtype].bytes == 2 and have.align % VECTOR_BYTES == 0
 
 
 def is_shifted(kernel: t.Kernel, op: t.Load, dims: t.Dims) -> bool:

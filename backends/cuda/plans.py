@@ -92,17 +92,31 @@ def precision_of(k: KernelPlan, layout: Layout) -> str:
 def vector_width(k: KernelPlan, layout: Layout) -> int:
     """Elements of 16 bytes of the narrowest type that is loaded or stored in ``layout`` (at most 8).  One, where most of these
     accesses move elements one by one, or a store does: neighbouring lanes then have neighbours, which a warp moves together (of
-    16 bits, softmax of 8192 x 4091 took 137 us on an H200 with eight to a lane, 55 us with one).  But rows that are scanned are
-    cut into vectors, of which there must not be too many (scan.cuh)."""
+    16 bits, softmax of 8192 x 4091 took 137 us on an H200 with eight to a lane, 55 us with one).  But very long rows that are
+    stored are put together, and rows that are scanned are cut into vectors, of which there must not be too many (scan.cuh)."""
     moved = [(s, often) for s, often in _often(k.body) if isinstance(s, p.LoadTile | p.StoreTile)]
     moved = [(s, often) for s, often in moved if s.place is not None and s.place.layout == layout]
     narrowest = min((DTYPES[s.dtype].bytes for s, _ in moved), default=2)
     apart = [(s, often) for s, often in moved if isinstance(s.access, CudaAccess) and s.access.apart]
     most = 2 * sum(often for _, often in apart) > sum(often for _, often in moved)
+    stored = any(isinstance(s, p.StoreTile) for s, _ in apart)
     scanned = any(isinstance(s, p.Scan | p.ScanBy) and s.place.layout == layout for s in statements(k.body))
-    if (most or any(isinstance(s, p.StoreTile) for s, _ in apart)) and not scanned:
+    if (stored or most) and not (stored and all(_put_together(s) for s, _ in apart)) and not scanned:
         return 1
     return min(8, 16 // max(2, narrowest))
+
+
+def _put_together(s: p.LoadTile | p.StoreTile) -> bool:
+    """Whether lanes may put vectors of very long rows together, which begin anywhere."""
+    if s.picks or s.place is None or (isinstance(s, p.StoreTile) and s.mode != "set"):
+        return False
+    in_rows = s.place.side == "tile" and s.place.layout.kind == "rows"
+    return in_rows and isinstance(s.access, CudaAccess) and s.access.between
+
+
+def between(k: KernelPlan, s: p.LoadTile | p.StoreTile) -> bool:
+    """Whether ``s`` moves vectors of rows that begin anywhere."""
+    return _put_together(s) and s.place is not None and vector_width(k, s.place.layout) == 8
 
 
 TURNS = 4

@@ -46,6 +46,7 @@ from .lines import PADDING, Lines
 from .plans import (
     CudaKernelPlan,
     aligned,
+    between,
     by_rows,
     by_warpgroups,
     chained,
@@ -209,12 +210,17 @@ class CudaPrinter(Printer):
 
     def loaded(self, s: p.LoadTile) -> str:
         template = self.place(s.place) + (f", {self.fact('loads')}" if aligned(s.access) else "")
-        word = "gather" if s.picks else "load_shifted" if by_rows(self.plan, s) else "load"
+        word = "gather" if s.picks else self.shifted(s) or "load"
         return self.word(word, template, *self.address(s.access, pad=True), *s.picks)
+
+    def shifted(self, s: p.LoadTile) -> str:
+        return "load_shifted" if by_rows(self.plan, s) else "load_between" if between(self.plan, s) else ""
 
     def on_StoreTile(self, s: p.StoreTile) -> list[str]:
         if s.mode == "set" and by_rows(self.plan, s) and not s.picks:
             return [self.word("store_rows", "", s.value, *self.address(s.access)) + ";"]
+        if between(self.plan, s):
+            return [self.word("store_between", "", s.value, *self.address(s.access)) + ";"]
         if s.mode != "set" or not aligned(s.access):
             return super().on_StoreTile(s)
         return [self.word("store", self.fact("stores"), s.value, *self.address(s.access), *s.picks) + ";"]

@@ -223,9 +223,14 @@ def _lines(nest: Nest, line: NestAxis, device: Device) -> Iterator[Schedule]:
 
 
 def _columns(nest: Nest, device: Device, column: NestAxis, reduced: NestAxis) -> Iterator[Schedule]:
-    """The reduced axis is not contiguous: blocks as wide as a few cache lines walk down it.  So few elements to a thread that
-    it carries a tile for each of several sums (sums of 16384 x 4096 bf16 on an H200: 45 us, 56 by four warps)."""
-    for wide, deep, warps in ((64, 32, 8), (64, 64, 8), (128, 32, 4), (32, 128, 4), (128, 64, 8)):
+    """The reduced axis is not contiguous: blocks as wide as a few cache lines walk down it.
+
+    Of sums alone a thread holds so few elements that it carries a tile for each (:mod:`portakern.emit.partials`); what is
+    joined in every step, as by softmax and variances, has many (variance of 100000 x 300 bf16 on an H200: 36 us, 160 by tiles
+    of 32 rows and eight warps; softmax of 64 x 1001 x 300 along its rows: 58 us, 151).
+    """
+    often = [(64, 128, 4)] if nest.again or nest.passes > 2 else [(64, 32, 8), (64, 64, 8)]
+    for wide, deep, warps in (*often, (64, 64, 4), (128, 32, 4), (32, 128, 4), (128, 64, 8)):
         yield _schedule(nest, {column.name: pow2(column.extent, wide), reduced.name: pow2(reduced.extent, deep)}, 2, warps)
 
 

@@ -75,6 +75,94 @@ PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, in
         }
 }
 
+/// load_between<L>, store_between: as load and store, of 16-bit elements whose columns are contiguous and whose rows begin between
+/// multiples of 16 bytes. Of both words that a vector lies in nothing is read outside of its row.
+template <class L, class T> PK_DEVICE Tile<T, L> load_between(const T* origin, Window<L> w, T pad = T()) {
+    static_assert(sizeof(T) == 2 && L::vector == 8, "vectors of 16 bytes");
+    const int cols = min_of(w.cols_left, L::cols);
+    Tile<T, L> y;
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += 8) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            const T* from = origin + row * w.row_stride + col;
+            T* to = &y.v[i * L::col_slots + j];
+            const bool there = within(row, w.rows_left);
+            if (there && col + 16 <= cols) {
+                const auto address = reinterpret_cast<uint64_t>(from);
+                const auto* words = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
+                const unsigned shift = address & 15;
+                const uint4 word = shifted(words[0], words[shift ? 1 : 0], shift);
+                memcpy(to, &word, 16);
+            } else {
+#pragma unroll
+                for (int e = 0; e < 8; ++e) to[e] = there && col + e < cols ? from[e] : pad;
+            }
+        }
+    return y;
+}
+template <class L, class T> PK_DEVICE Tile<T, L> load_between(const T* origin, int64_t stride) {
+    return load_between<L>(origin, Window<L>::vector(stride, kAll));
+}
+template <class L, class T> PK_DEVICE Tile<T, L> load_between(const T* origin, int64_t row_stride, int64_t col_stride) {
+    if constexpr (is_vector<L>) return load_between<L>(origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else return load_between<L>(origin, Window<L>(row_stride, col_stride, kAll, kAll));
+}
+template <class L, class T, class Pad>
+PK_DEVICE Tile<T, L> load_between(const T* origin, int64_t stride, int left, Pad pad) {
+    return load_between<L>(origin, Window<L>::vector(stride, left), T(pad));
+}
+template <class L, class T, class Pad = T>
+PK_DEVICE Tile<T, L> load_between(const T* origin, int64_t row_stride, int64_t col_stride, int rows_left, int cols_left,
+                                  Pad pad = Pad()) {
+    return load_between<L>(origin, Window<L>(row_stride, col_stride, rows_left, cols_left), T(pad));
+}
+
+/// A lane writes the aligned word that begins in its vector and ends in the next lane's; the ends of what a warp has of a row
+/// are written element by element.
+template <class T, class L> PK_DEVICE void store_between(const Tile<T, L>& x, T* origin, Window<L> w) {
+    static_assert(sizeof(T) == 2 && L::vector == 8, "vectors of 16 bytes");
+    constexpr int across = min_of(L::row_threads, kWarp);
+    const bool first = lane() % across == 0, last = lane() % across == across - 1;
+    const int cols = min_of(w.cols_left, L::cols);
+#pragma unroll
+    for (int i = 0; i < L::row_slots; ++i)
+#pragma unroll
+        for (int j = 0; j < L::col_slots; j += 8) {
+            const int row = L::row(thread(), i), col = L::col(thread(), j);
+            const T* from = &x.v[i * L::col_slots + j];
+            uint4 own;
+            memcpy(&own, from, 16);
+            const int other = (lane() + 1) % kWarp;
+            const uint4 next = {__shfl_sync(~0u, own.x, other), __shfl_sync(~0u, own.y, other),
+                                __shfl_sync(~0u, own.z, other), __shfl_sync(~0u, own.w, other)};
+            T* to = origin + row * w.row_stride + col;
+            if (!owns<L>(thread()) || !within(row, w.rows_left)) continue;
+            const int head = (16 - static_cast<int>(reinterpret_cast<uint64_t>(to) & 15)) % 16 / 2;  // in front of the word
+            const bool whole = (head == 0 || !last) && col + head + 8 <= cols;
+            const bool begun = head == 0 || (!first && col + head <= cols);  // the head belongs to the word before
+            if (whole) ptx::store_global(to + head, shifted(own, next, head * 2));
+            if (whole && begun) continue;
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+                if (!(e < head ? begun : whole) && col + e < cols) to[e] = from[e];
+        }
+}
+template <class T, class L> PK_DEVICE void store_between(const Tile<T, L>& x, T* origin, int64_t stride) {
+    store_between(x, origin, Window<L>::vector(stride, kAll));
+}
+template <class T, class L>
+PK_DEVICE void store_between(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride) {
+    if constexpr (is_vector<L>) store_between(x, origin, Window<L>::vector(row_stride, static_cast<int>(col_stride)));
+    else store_between(x, origin, Window<L>(row_stride, col_stride, kAll, kAll));
+}
+template <class T, class L>
+PK_DEVICE void store_between(const Tile<T, L>& x, T* origin, int64_t row_stride, int64_t col_stride, int rows_left,
+                             int cols_left) {
+    store_between(x, origin, Window<L>(row_stride, col_stride, rows_left, cols_left));
+}
+
 /// The way of fragments to rows that begin anywhere. Eight rows at a time, each warp puts what it holds into shared memory of
 /// its own and writes it from there: every row at once, 16 bytes a lane between the first and the last that are aligned.
 template <class T, class L> struct RowWriter {
