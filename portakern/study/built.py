@@ -61,6 +61,7 @@ class Built:
             self._compile()  # what a compiler has to say is said now
 
     def _take(self, found: steps.Emission) -> None:
+        self.__dict__.pop("binary", None)  # of what was taken before
         self._work, self.schedule_note = found.work, found.note
         self._source, self.program = found.source, found.program
         self.source = Text(self._source.text)
@@ -70,15 +71,26 @@ class Built:
 
     def _compile(self) -> None:
         try:
-            _ = self.binary
+            steps.must_fit(self._source, self.binary)
             _ = self.preparation and self.preparation.binary
         except (CompileError, ScheduleError) as error:
+            if self._takes_the_next_schedule(error):
+                return
             if self._work.chosen is None:
                 raise
             # A tuned schedule that does not compile any more must not keep the operator from being built.
             default, note = steps.without_tuned(self._work, error)
             self._take(replace(steps.emission(default), note=note))
             self._compile()
+
+    def _takes_the_next_schedule(self, error: PortakernError) -> bool:
+        """Whether there is one after that for which a block has no room, as compilers alone know in the end."""
+        other = steps.without(self._work, error) if isinstance(error, ScheduleError) else None
+        if other is None or (found := steps.emission(other)).source.digest == self._source.digest:
+            return False
+        self._take(found)
+        self._compile()
+        return True
 
     def __repr__(self) -> str:
         from portakern.study.table import case_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -131,15 +131,26 @@ class TritonExecutable:
         import torch
 
         try:
-            work()
+            with self._room_said():
+                work()
             if self.device != "cpu":
                 torch.cuda.synchronize()
+        except ScheduleError:
+            raise
         except Exception as error:
-            if type(error).__name__ == "OutOfResources":
-                raise ScheduleError(f"{self.source.operator} on {self.source.target} at these sizes: {error}",
-                                    hint="smaller tiles or fewer stages") from error  # fmt: skip
             raise RuntimeFault(f"{self.source.operator} on {self.source.target} failed: {type(error).__name__}: {error}",
                                kind="device-lost" if self._is_lost() else "runtime") from error  # fmt: skip
+
+    @contextlib.contextmanager
+    def _room_said(self) -> Iterator[None]:
+        """For launches, before which Triton compiles for the sizes that it is given and may find that a block has no room."""
+        try:
+            yield
+        except Exception as error:
+            if type(error).__name__ != "OutOfResources":
+                raise
+            raise ScheduleError(f"{self.source.operator} on {self.source.target} at these sizes: {error}",
+                                hint="smaller tiles or fewer stages") from error  # fmt: skip
 
     def _is_lost(self) -> bool:
         """Whether the device answers this process with an earlier kernel's error, as it does from then on."""
@@ -159,7 +170,8 @@ class TritonExecutable:
         """Inputs (and scalars) in order, as anything that speaks DLPack on this device; new outputs of the same kind."""
         tensors = self._tensors(inputs)
         outputs = [make() for make in self._makers(tensors, sizes)]
-        self.function(*tensors, *outputs)
+        with self._room_said():
+            self.function(*tensors, *outputs)
         like = self._model(inputs)
         results = tuple(_like(like, out) for out in outputs)
         return results[0] if len(results) == 1 else results
@@ -176,7 +188,8 @@ class TritonExecutable:
             written = [self._taken(x) for x in outputs]
             for x in written:
                 self._check_place(x)
-        self.function(*tensors, *written)
+        with self._room_said():
+            self.function(*tensors, *written)
         stream = self._stream(tensors)
         try:
             replay = self._replay([*tensors, *written])
@@ -197,7 +210,8 @@ class TritonExecutable:
         tensors = self._tensors(inputs)
         makers = self._makers(tensors, sizes)
         outputs = [make() for make in makers]
-        self.function(*tensors, *outputs)
+        with self._room_said():
+            self.function(*tensors, *outputs)
         try:
             replay = self._replay([*tensors, *outputs])
         except NotReplayable:
