@@ -88,7 +88,9 @@ def test_a_load_between_vectors_does_not() -> None:
 
 
 def test_rows_that_are_scanned_stay_vectors() -> None:
-    assert set(_vectors(summed_along, "bf16", 4091)) == {8}
+    assert set(_vectors(summed_along, "bf16", 1023)) == {8}
+    text = _text(summed_along, "bf16", 1023)
+    assert "pk::load_between" in text and "pk::store_between" in text
 
 
 @pk.operator
@@ -97,7 +99,7 @@ def rows_in_two_places(x: pk.Tensor["M", "N"]):
     return x[:, 1:] + 1.0, pk.concat([x[:, :1], x[:, 1:] * 2.0], 1)
 
 
-OPERATORS = (softmax_of_lines, padded, without_first, shifted_into_rows, shortened, rows_in_two_places)
+OPERATORS = (softmax_of_lines, padded, without_first, shifted_into_rows, shortened, rows_in_two_places, summed_along)
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda op: op.name)
