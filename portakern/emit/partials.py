@@ -13,10 +13,27 @@ from dataclasses import dataclass, field, replace
 from portakern.dtypes import DTYPES
 from portakern.emit.running import JOIN
 from portakern.ir.core import Arg, Block, Op, Result, Type, Yield, yielded
-from portakern.ir.tile import Binary, Broadcast, Const, For, Kernel, Reduce, TileType, identity, tile_type
+from portakern.ir.tile import (
+    ArgReduce,
+    Binary,
+    Broadcast,
+    Const,
+    For,
+    Kernel,
+    Reduce,
+    Scan,
+    ScanBy,
+    SortBy,
+    TileType,
+    identity,
+    tile_type,
+)  # fmt: skip
 
 CARRIED = 48
 """Registers of 32 bits that a thread may hold of carried tiles: three sums of 16 elements each, with room for what it loads."""
+
+
+_EXCHANGES = (Reduce, ArgReduce, Scan, ScanBy, SortBy)
 
 
 def reduced_once(kernel: Kernel, threads: int, lines: bool = True) -> Kernel:
@@ -66,11 +83,14 @@ class _Walks:
         return Block(block.args, tuple(out))
 
     def joined(self, loop: For) -> dict[int, Reduce]:
-        """What is reduced for the values of ``loop`` that are to be tiles instead, by their number."""
+        """What is reduced for the values of ``loop`` that are to be tiles instead, by their number; none where something else
+        is exchanged in every step anyway."""
         found: dict[int, Reduce] = {}
         for op in loop.body.ops:
             if isinstance(op, Reduce) and (n := only_joined(op, loop.body)) is not None and _apart(loop.combine, n, op.fn):
                 found[n] = op
+        if any(isinstance(op, _EXCHANGES) and op not in found.values() for op in loop.body.walk()):
+            return {}
         types = [tile_type(op.x) for op in found.values()]
         carried = sum(math.prod(size for _, size in x.dims) * max(1, DTYPES[x.dtype].bits // 32) for x in types)
         if carried > CARRIED * self.threads:

@@ -33,6 +33,12 @@ def column_squares(x: pk.Tensor["M", "N"]):
 
 
 @pk.operator
+def total_beside_softmax(x: pk.Tensor["M", "N"]):
+    """The sum of exponentials is scaled to a new maximum in every step."""
+    return pk.logsumexp(x, axis=1) - pk.sum(x, axis=1)
+
+
+@pk.operator
 def sums_over_two(x: pk.Tensor["A", "M", "B", "N"]):
     """Two axes that do not merge: a walk inside a walk."""
     return pk.sum(x, axis=(0, 2))
@@ -95,6 +101,12 @@ def test_totals_of_parts_that_are_not_joined_as_they_are_stay_reduced_in_every_s
     odd = replace(before, body=Block(before.body.args, tuple(new[op] for op in before.body.ops)))
     assert not _reduced_inside(reduced_once(before, THREADS))
     assert len(_reduced_inside(reduced_once(odd, THREADS))) == 1
+
+
+def test_a_total_beside_what_is_exchanged_in_every_step_stays_reduced() -> None:
+    before = _kernel(total_beside_softmax, "triton:sm_90", M=2, N=70000)
+    assert len(_reduced_inside(before)) > 1
+    assert len(_reduced_inside(reduced_once(before, 1 << 20))) == len(_reduced_inside(before))
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx942"])

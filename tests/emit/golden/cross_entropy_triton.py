@@ -18,7 +18,7 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
     mask = (labels >= 0) & (labels < J)
     masked_labels = tl.cast(tl.where(mask, labels, -1), tl.int32)
     top = tl.full((), float("-inf"), tl.float32)
-    total1 = tl.zeros((BLOCK_J,), tl.float32)
+    total1 = tl.full((), 0.0, tl.float32)
     total2 = tl.full((), 0.0, tl.float32)
     for j0 in range(0, J, BLOCK_J):
         j = j0 + tl.arange(0, BLOCK_J)
@@ -28,9 +28,8 @@ def cross_entropy_1_kernel(logits_ptr, labels_ptr, t0_ptr, J: tl.constexpr, BLOC
             top == float("-inf"), 0.0, total2 * tl.exp(top - new_top),
         ) + tl.sum(tl.exp(logits - new_top), axis=0)
         top = new_top
-        total1 = total1 + tl.where(j == masked_labels, logits, 0.0)
-    sum_j = tl.sum(total1, axis=0)
-    t0 = tl.log(total2) - (tl.where(mask, sum_j, float("nan")) - top)
+        total1 = total1 + tl.sum(tl.where(j == masked_labels, logits, 0.0), axis=0)
+    t0 = tl.log(total2) - (tl.where(mask, total1, float("nan")) - top)
     tl.store(t0_ptr + i, t0)
 
 
