@@ -93,14 +93,19 @@ _ROWS = (("row_sum", "f32"), ("softmax", "bf16"), ("rms_norm", "bf16"), ("layer_
 _SHAPES = ((64, 1_000_000), (64, 128256), (16384, 5120), (262144, 128), (1_000_000, 32), (4096, 4096), (1, 10_000_000),
            (1000, 1000), (7, 300_001), (132, 65536))  # fmt: skip
 
+_BETWEEN = ("softmax", "layer_norm", "cross_entropy", "cumsum")
+_ODD_SHAPES = ((4096, 50257), (8192, 4091), (16384, 1023), (65536, 333), (100_000, 197))
+
 
 def rows() -> Iterator[Case]:
-    """60 operators along rows: six kinds at ten shapes, from one row of ten million to a million rows of 32."""
-    for operator, dtype in _ROWS:
-        for m, n in _SHAPES:
-            yield Case(f"{operator} {m}x{n} {dtype}", operator, dtype, {"M": m, "N": n}, BARS,
-                       roof="read" if operator in ("row_sum", "cross_entropy") else "copy",
-                       integers={"labels": "N"} if operator == "cross_entropy" else {})  # fmt: skip
+    """80 operators along rows: six kinds at ten shapes, from one row of ten million to a million rows of 32, and four kinds of
+    16 bits whose rows begin between vectors: the vocabulary of GPT-2, the tokens of a ViT, and lengths like these."""
+    listed = [(*kind, *shape) for kinds, shapes in ((_ROWS, _SHAPES), ([(name, "bf16") for name in _BETWEEN], _ODD_SHAPES))
+              for kind in kinds for shape in shapes]  # fmt: skip
+    for operator, dtype, m, n in listed:
+        yield Case(f"{operator} {m}x{n} {dtype}", operator, dtype, {"M": m, "N": n}, BARS,
+                   roof="read" if operator in ("row_sum", "cross_entropy") else "copy",
+                   integers={"labels": "N"} if operator == "cross_entropy" else {})  # fmt: skip
 
 
 # ---- layers
