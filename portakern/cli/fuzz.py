@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from portakern.cli import options
 from portakern.errors import UsageError
 from portakern.fuzz.batch import require_hypothesis
 from portakern.registry import registry
 from portakern.study.row import Row
+
+if TYPE_CHECKING:
+    from portakern.fuzz.workshop import Step
 
 DEFAULT_S = 60.0
 
@@ -26,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="every program under a random legal schedule and no other variation: is the check right?")
     parser.add_argument("--emit", action="store_true",
                         help="lower and emit only: many programs on many targets in little time, whose values nobody checks")
+    parser.add_argument("--compile", action="store_true",
+                        help="lower, emit and compile programs at the sizes of real models, and run nothing")
     parser.add_argument("--coverage", action="store_true", help="also the features of programs and the functions never reached")
     parser.add_argument("--known", action="append", default=[], metavar="DIR",
                         help="findings of another run, which are counted and not reported")
@@ -37,11 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.again:
-        return _again(args.targets, args.jobs, [Path(f) for f in args.again], args.emit)
+        return _again(args.targets, args.jobs, [Path(f) for f in args.again], _until(args))
     require_hypothesis()
     if args.resume and args.out:
         raise UsageError("--resume and --out both name the directory of the run", hint="leave --out away")
     return _fuzz(args)
+
+
+def _until(args: argparse.Namespace) -> Step:
+    if args.emit and args.compile:
+        raise UsageError("--emit compiles nothing and --compile does", hint="leave one of them away")
+    return "emit" if args.emit else "compile" if args.compile else "run"
 
 
 def _fuzz(args: argparse.Namespace) -> int:
@@ -64,7 +76,7 @@ def _fuzz(args: argparse.Namespace) -> int:
     folder = Path(args.resume or args.out or f"fuzz-{args.seed}")
     registry().match(args.targets)  # a target that is misspelt leaves no directory behind
     state = RunFolder(folder, resume=args.resume is not None)
-    with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve(), emits=args.emit) as workshop:
+    with Workshop(args.targets, args.jobs, folder=(folder / "work").resolve(), until=_until(args)) as workshop:
         engine = Engine(workshop, state, settings, progress)
         for known in args.known:
             engine.know(Path(known))
@@ -81,15 +93,15 @@ def _fuzz(args: argparse.Namespace) -> int:
     return 1 if engine.findings.mine else 0
 
 
-def _again(targets: str, jobs: int, files: list[Path], emits: bool) -> int:
+def _again(targets: str, jobs: int, files: list[Path], until: Step) -> int:
     from portakern.fuzz.engine import again
     from portakern.fuzz.outcome import FOUND
     from portakern.fuzz.report import tried
     from portakern.fuzz.workshop import Workshop
 
     wrong = False
-    with Workshop(targets, jobs, emits=emits) as workshop:
+    with Workshop(targets, jobs, until=until) as workshop:
         for file, results in again(workshop, files):
-            options.show(tried(file, results, emits), flush=True)
+            options.show(tried(file, results, until), flush=True)
             wrong |= any(o.status == FOUND for _, each in results for o in each)
     return int(wrong)

@@ -36,6 +36,10 @@ BATCH_SHARE = 0.2
 MIXED = 1_000_003
 """Between the seeds of batches, so that runs of neighbouring seeds share none."""
 
+_KINDS = {"run": ("checks what it emits", "without --emit or --compile"), "compile": ("compiles only", "with --compile"),
+          "emit": ("emits only", "with --emit")}  # fmt: skip
+"""What a run does, by its last step, and how it is resumed."""
+
 
 @dataclass(frozen=True)
 class FuzzSettings:
@@ -118,7 +122,8 @@ class Engine:
 
     def _weights(self) -> dict[str, float]:
         weights = self.steering.next_batch()
-        return weights if self._native() else {**weights, "large": 0.0}
+        real = self.workshop.until == "compile"  # nothing is run, so no size takes long
+        return {**weights, "real": float(real), **({} if self._native() else {"large": 0.0})}
 
     def _native(self) -> bool:
         """Whether every target is silicon: large programs are for these alone."""
@@ -152,7 +157,7 @@ class Engine:
         self.batches[number] = batch
         self.state.append("batches", {"batch": number, "seed": batch.seed, "count": batch.count,
                                       "weights": dict(batch.weights), "schedules": batch.schedules,
-                                      "emits": self.workshop.emits})  # fmt: skip
+                                      "until": self.workshop.until})  # fmt: skip
 
     def _try(self, number: int, programs: list[FuzzProgram], began: float) -> None:
         started, told = time.monotonic(), [0]
@@ -256,9 +261,9 @@ class Engine:
 
     def _restore(self) -> None:
         for line in self.state.lines("batches"):
-            if line.get("emits", False) != self.workshop.emits:
-                what, how = ("checks what it emits", "without") if self.workshop.emits else ("emits only", "with")
-                raise UsageError(f"{self.state.folder} holds a run that {what}", hint=f"resume it {how} --emit")
+            if (until := line.get("until", "run")) != self.workshop.until:
+                what, how = _KINDS[until]
+                raise UsageError(f"{self.state.folder} holds a run that {what}", hint=f"resume it {how}")
             self.batches[line["batch"]] = Batch(line["seed"], line["count"], line["weights"], line["schedules"])
         for line in self.state.lines("programs"):
             program = read(line["text"], line["header"], line["features"])

@@ -8,23 +8,27 @@ from pathlib import Path
 from portakern.fuzz.engine import Engine, Tally
 from portakern.fuzz.outcome import FOUND, OK, REFUSED, UNUSED, TargetOutcome
 from portakern.fuzz.program import FuzzProgram
+from portakern.fuzz.workshop import Step
 
 REASONS = 12
 """Reasons of refusals that are listed."""
 
+WELL: dict[Step, str] = {"run": "right", "compile": "compiled", "emit": "emitted"}
+"""What is known of a program that went well, by what was done last."""
+
 
 def report(engine: Engine, detailed: bool = False) -> str:
     """Outcomes by target, refusals by reason, coverage and findings; ``detailed`` with features and what was never reached."""
-    parts = [outcomes(engine.tally, engine.workshop.emits), refusals(engine.tally), engine.coverage.table()]
+    parts = [outcomes(engine.tally, engine.workshop.until), refusals(engine.tally), engine.coverage.table()]
     if detailed:
         parts += [engine.coverage.by_feature(engine.steering.features), _unreached(engine)]
     return "\n\n".join([*filter(None, parts), findings(engine)])
 
 
-def outcomes(tally: Tally, emits: bool = False) -> str:
-    """A line per target: how many programs were right, or just emitted, refused, not tried, or found something."""
+def outcomes(tally: Tally, until: Step = "run") -> str:
+    """A line per target: how many programs were right, or just compiled or emitted, refused, not tried, or found something."""
     rate = f", {60 * tally.programs / tally.seconds:.0f} a minute" if tally.seconds else ""
-    well = "emitted" if emits else "right"
+    well = WELL[until]
     lines = [f"{tally.programs} programs{rate}", "",
              f"{'target':<16}{well:>8}{'refused':>9}{'share':>8}{'not tried':>11}{'faults':>8}{'s each':>8}"]  # fmt: skip
     for target, counts in sorted(tally.statuses.items()):
@@ -74,9 +78,9 @@ def _unreached(engine: Engine) -> str:
     return "\n".join(lines)
 
 
-def tried(file: Path, results: Iterable[tuple[FuzzProgram, list[TargetOutcome]]], emits: bool = False) -> str:
+def tried(file: Path, results: Iterable[tuple[FuzzProgram, list[TargetOutcome]]], until: Step = "run") -> str:
     """What became of the cases of a file that was tried again."""
-    lines, well = [str(file)], "emitted" if emits else "right"
+    lines, well = [str(file)], WELL[until]
     for program, found in results:
         lines.append(f"  {program.header()}")
         lines += [f"    {o.target:<14} {well if o.status == OK else o.status}{f': {o.kind}: {o.message}' if o.kind else ''}"

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from portakern.errors import CompileError, PortakernError
 from portakern.fuzz.holding import Held
@@ -34,6 +34,10 @@ CACHE_BYTES = 1 << 30
 
 SPEC = "spec:"
 """Stands where a target would for what goes wrong before any is looked at."""
+
+
+Step = Literal["run", "compile", "emit"]
+"""How far a program is taken."""
 
 
 @dataclass
@@ -72,13 +76,14 @@ class Workshop:
         jobs: workers at once.
         limit_s: wall time of making a program, and of running it, on one target.
         folder: where operators and binaries lie meanwhile, emptied before and after; a temporary one where not given.
-        emits: programs are lowered and emitted, and neither compiled nor run.
+        until: what is done last with a program: ``run``, ``compile`` or ``emit``.
     """
 
     def __init__(self, targets: str, jobs: int = 2, limit_s: float = LIMIT_S, folder: Path | None = None,
-                 emits: bool = False) -> None:  # fmt: skip
+                 until: Step = "run") -> None:  # fmt: skip
         self.targets = registry().match(targets)
-        self.limit_s, self.emits = limit_s, emits
+        self.limit_s = limit_s
+        self.until: Step = until
         self.folder = folder or Path(tempfile.mkdtemp(prefix="portakern-fuzz-"))
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -131,8 +136,9 @@ class Workshop:
         row = self._rows[index]
         language = registry().language(row.work.target.partition(":")[0])
         env = {**steps.build_environment(language), **registry().environment_for(language.name)}
-        return self._task(index, "make", "portakern.fuzz.making:make", {} if self.emits else env,
-                          row.work, row.program.variation, not self.emits, alone=self.emits)  # fmt: skip
+        emits = self.until == "emit"
+        return self._task(index, "make", "portakern.fuzz.making:make", {} if emits else env,
+                          row.work, row.program.variation, not emits, alone=emits)  # fmt: skip
 
     def _hold(self, index: int) -> SlotTask:
         row = self._rows[index]
@@ -185,7 +191,7 @@ class Workshop:
         row = self._rows[index]
         assert row.making is not None
         error = row.making.made.row.error
-        if self.emits:
+        if self.until != "run":
             return self._finish(row, _made(row))
         runs = bool(row.making.made.runner) and (row.native or not row.strided)
         return [self._hold(index)] if error is None and runs else self._finish(row, _made(row))

@@ -30,7 +30,7 @@ import pytest
 from portakern.fuzz.files import programs_of
 from portakern.fuzz.outcome import ABSENT, FOUND
 from portakern.fuzz.program import FuzzProgram
-from portakern.fuzz.workshop import SPEC, Workshop
+from portakern.fuzz.workshop import SPEC, Step, Workshop
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.py"))
 LANGUAGES = {
@@ -99,7 +99,7 @@ def test_operators_that_once_failed_are_right(language: str) -> None:
 
 def test_operators_that_once_failed_are_emitted() -> None:
     files = {file: [emitted_for(i, file)] for i, file in enumerate(CORPUS)}
-    nothing_is_wrong(",".join(LANGUAGES.values()), files, lambda file: programs_of(file)[:1], emits=True)
+    nothing_is_wrong(",".join(LANGUAGES.values()), files, lambda file: programs_of(file)[:1], until="emit")
 
 
 @pytest.mark.quick
@@ -121,11 +121,11 @@ def test_all_that_once_failed_are_right(language: str) -> None:
 
 
 def nothing_is_wrong(targets: str, files: Mapping[Path, Sequence[str]], cases_of: CasesOf = programs_of,
-                     emits: bool = False) -> None:  # fmt: skip
+                     until: Step = "run") -> None:  # fmt: skip
     """One run per language and not per file, so that its workers start once."""
     programs = {p.digest: (file, p) for file in files for p in cases_of(file)}
     skip = {(d, t) for d, (file, _) in programs.items() for t in targets.split(",") if t not in files[file]}
-    with Workshop(targets, emits=emits) as workshop:
+    with Workshop(targets, until=until) as workshop:
         outcomes = workshop.run([p for _, p in programs.values()], skip=skip)
     wrong = [f"{programs[d][0].stem} {programs[d][1].header()} on {o.target}: {o.kind}: {o.message}"
              for d, found in outcomes.items() for o in found if o.status == FOUND or o.target == SPEC]  # fmt: skip

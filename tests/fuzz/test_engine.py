@@ -26,7 +26,7 @@ def test_a_hang_is_not_made_smaller(seconds: float, tries: bool, tmp_path: Path)
         hang = TargetOutcome("cpp:cpu", FOUND, "timeout", "compiling did not finish", seconds=seconds)
         return {p.digest: [hang] for p in programs}
 
-    workshop = SimpleNamespace(run=run, targets=registry().match("cpp:cpu"), emits=False, folder=tmp_path / "work")
+    workshop = SimpleNamespace(run=run, targets=registry().match("cpp:cpu"), until="run", folder=tmp_path / "work")
     workshop.folder.mkdir()
     Engine(cast(Any, workshop), RunFolder(tmp_path / "run"), FuzzSettings(programs=1, batch=4, shrink_s=2.0)).run()
     assert (len(calls) > 1) == tries

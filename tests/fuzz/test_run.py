@@ -44,6 +44,20 @@ def test_many_programs_are_emitted_only(tmp_path: Path, capsys: pytest.CaptureFi
     assert "emits only" in capsys.readouterr().err
 
 
+def test_programs_of_real_sizes_are_compiled_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out, targets = tmp_path / "run", "hip:gfx942,cuda:sm_90a"
+    asked = ["fuzz", "--compile", "--targets", targets, "--programs", "3", "--batch", "3", "--seed", "3", "--shrink", "0"]
+    assert main([*asked, "-o", str(out)]) == 0, capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "compiled" in printed and "right" not in printed and "no finding" in printed
+    assert {x["status"] for x in lines(out, "outcomes")} <= {"ok", "refused", "unused"}
+    assert all("real" in x["features"] for x in lines(out, "programs"))
+    assert main(["fuzz", "--targets", targets, "--programs", "9", "--resume", str(out)]) == 2
+    assert "compiles only" in capsys.readouterr().err
+    assert main([*asked, "--emit", "-o", str(tmp_path / "other")]) == 2
+    assert "--emit compiles nothing" in capsys.readouterr().err
+
+
 def test_a_killed_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("pyopencl")  # where a program takes least
     out = tmp_path / "run"

@@ -11,14 +11,14 @@ from portakern.dtypes import DTYPES as KNOWN
 from portakern.fuzz.case import FuzzCase
 from portakern.fuzz.grammar.draws import Draw, chance, pick
 from portakern.fuzz.grammar.scope import FuzzScope, Refused, Var, tokens
-from portakern.fuzz.grammar.sizes import LARGE, Budget, choose, there_are
+from portakern.fuzz.grammar.sizes import LARGE, REAL, Budget, choose, there_are
 from portakern.fuzz.grammar.table import TABLE
 from portakern.fuzz.grammar.text import live, named, named_dims, render
 from portakern.ir.core import Op
 
 MOST_STATEMENTS = 8
 DTYPES = {"f32": 50.0, "bf16": 30.0, "f16": 10.0, "f64": 2.0}
-ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", "gradient", *DTYPES)
+ASPECTS = ("open_dim", "zero_dim", "unit_dim", "several_outputs", "large", "real", "gradient", *DTYPES)
 """What a program is tried with, beside the productions that made it."""
 
 
@@ -58,13 +58,14 @@ def cases(draw: Draw, weights: Mapping[str, float]) -> FuzzCase:
     outputs = _outputs(draw, scope, weights)
     kept = live(scope.vars, outputs)
     dims, names = named_dims(kept), named(kept)
-    scale = LARGE if chance(draw, weights.get("large", 1.0)) else 1
+    real = weights.get("real", 0.0) > 0
+    scale = REAL if real else LARGE if chance(draw, weights.get("large", 1.0)) else 1
     ops = _ops(outputs)
     needs = [*(n for v in kept for n in scope.needs.get(v.number, ())), *there_are(ops)]
     budget = Budget.of(ops)
     sizes = choose(draw, [*dims], budget, needs, scale, weights)
     if not budget.allows(sizes, scale):  # the least that its needs leave: a line that is longer than what a tile sorts, say
-        scale = LARGE
+        scale = max(scale, LARGE)
     # An open dim is read off an array: one that is only a factor of others cannot be.
     plain = {str(size) for v in kept if v.kind == "input" for size in v.shape}
     wished = {str(size) for size in scope.open}
@@ -136,7 +137,8 @@ def _features(case: FuzzCase, kept: Sequence[Var], outputs: Sequence[Var], scale
         "zero_dim": 0 in case.dims.values(),
         "unit_dim": 1 in case.dims.values(),
         "several_outputs": len(outputs) > 1,
-        "large": scale > 1,
+        "large": scale == LARGE,
+        "real": scale == REAL,
         case.dtype: True,
     }
     made_by = {v.production for v in kept if v.kind == "local"} - {""}

@@ -22,6 +22,14 @@ LARGE = 40
 """How many times as large the few programs are that only compiled targets can take."""
 
 
+REAL_SIZES = (1, 2, 3, 4, 7, 8, 12, 16, 32, 49, 64, 80, 96, 128, 197, 224, 256, 257, 300, 512, 513, 768, 1000, 1023, 1024, 1365,
+              2048, 3072, 4091, 4096, 8192, 11008, 14336, 16384, 32768, 50257, 65536, 128256, 1_000_000)  # fmt: skip
+"""Features, heads, tokens, pixels and vocabularies of models, and lengths beside them."""
+
+REAL = 30_000
+"""How many times as large programs are that nothing runs."""
+
+
 @dataclass(frozen=True)
 class Need:
     """A size that must be at least ``least`` and a multiple of ``of``."""
@@ -99,10 +107,11 @@ def choose(draw: Draw, names: Sequence[str], budget: Budget, needs: Sequence[Nee
     sizes = dict(least)
     # The first ones may take all that is allowed: as often as not these are the dims that are last in arrays.
     for name in names if pick(draw, (True, False)) else names[::-1]:
-        allowed = [s for s in SIZES if s and _fits(sizes | {name: s}, needs) and budget.allows(sizes | {name: s}, scale)]
+        listed = REAL_SIZES if scale == REAL else SIZES
+        allowed = [s for s in listed if s and _fits(sizes | {name: s}, needs) and budget.allows(sizes | {name: s}, scale)]
         allowed = allowed or [least[name]]
         zero = [0] if _fits(sizes | {name: 0}, needs) else []
-        usual = [_weight(s, weights) for s in allowed]
+        usual = [_weight(s, weights) if scale < REAL else min(s, 256) ** 0.5 for s in allowed]
         share = 0.01 * sum(usual) * weights.get("zero_dim", 1.0)
         sizes[name] = pick(draw, [*allowed, *zero], [*usual, *(share for _ in zero)])
     return sizes
