@@ -33,6 +33,13 @@ def periodic_laplacian(x: pk.Tensor["M", "N"]):
 
 
 @pk.operator
+def turned_halves(x: pk.Tensor["M", "N"], c: pk.Tensor["N"], s: pk.Tensor["N"]):
+    """As positions turn the features of a head, by sines that have their sign already."""
+    n = x.shape[1] // 2
+    return x * c + pk.concat([x[:, n:], x[:, :n]], 1) * s
+
+
+@pk.operator
 def shifted_windows(x: pk.Tensor["B", "4*H", "4*W", "C"]):
     """As Swin transformers cut an image that is rolled by half a window."""
     b, h, w, c = x.shape
@@ -74,16 +81,18 @@ def test_a_cpu_copies_neighbours_of_lines_that_are_only_stored() -> None:
     assert len(_lowered(rolled_lines, "cpp:cpu", SHAPE).kernels) == 2
     assert len(_lowered(rolled, "cpp:cpu", SHAPE).kernels) == 1
     assert len(_lowered(periodic_laplacian, "cpp:cpu", SHAPE).kernels) == 1
+    assert "gather" not in str(_lowered(turned_halves, "cpp:cpu", SHAPE).kernels[0])
+    assert "gather" in str(_lowered(turned_halves, "cuda:sm_90a", SHAPE).kernels[0])
 
 
 def test_what_is_no_roll_stays_pieces() -> None:
     assert not any("gather" in str(k) for k in _lowered(swapped_ends, "cuda:sm_90a", SHAPE).kernels)
 
 
-@pytest.mark.parametrize("operator", [*ROLLS, swapped_ends], ids=lambda op: op.name)
+@pytest.mark.parametrize("operator", [*ROLLS, turned_halves, swapped_ends], ids=lambda op: op.name)
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "hip:gfx1201", "cpp:cpu", "numba:cpu", "opencl:cpu"])
 def test_values(operator: pk.Operator, target: str) -> None:
-    for shape in (SHAPE, {"M": 6, "N": 7}):
+    for shape in (SHAPE, {"M": 6, "N": 8}):
         (row,) = pk.check(operator, target, dtype="f32", shape=shape).rows
         assert row.correct, row.error
 

@@ -76,7 +76,7 @@ PK_DEVICE void store_rows(const Tile<T, L>& x, T* origin, int64_t row_stride, in
 }
 
 /// load_between<L>, store_between: as load and store, of 16-bit elements whose columns are contiguous and whose rows begin between
-/// multiples of 16 bytes. Of both words that a vector lies in nothing is read outside of its row.
+/// multiples of 16 bytes. Nothing is read behind a row, and in front of it no more than the word that it begins in.
 template <class L, class T> PK_DEVICE Tile<T, L> load_between(const T* origin, Window<L> w, T pad = T()) {
     static_assert(sizeof(T) == 2 && L::vector == 8, "vectors of 16 bytes");
     const int cols = min_of(w.cols_left, L::cols);
