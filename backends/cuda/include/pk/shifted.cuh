@@ -22,6 +22,15 @@ PK_DEVICE uint4 shifted(uint4 low, uint4 high, unsigned shift) {
     return {word(0), word(1), word(2), word(3)};
 }
 
+/// The vector at `from`, of the two aligned words that it lies in.
+template <class T> PK_DEVICE void read_between(T* to, const T* from) {
+    const auto address = reinterpret_cast<uint64_t>(from);
+    const auto* words = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
+    const unsigned shift = address & 15;
+    const uint4 word = shifted(words[0], words[shift ? 1 : 0], shift);
+    memcpy(to, &word, 16);
+}
+
 /// As load<L>, for columns that are contiguous and rows that are not aligned. Reads nothing outside: what lies past a row is
 /// the next one, and the last vectors of the last row are read element by element.
 template <class L, class T>
@@ -38,11 +47,7 @@ PK_DEVICE Tile<T, L> load_shifted(const T* origin, int64_t row_stride, int64_t, 
             const T* from = origin + row * row_stride + col;
             T* to = &y.v[i * L::col_slots + j];
             if (row < rows && col + 8 <= cols && (row + 1 < rows || col + 16 <= cols)) {
-                const auto address = reinterpret_cast<uint64_t>(from);
-                const auto* words = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
-                const unsigned shift = address & 15;
-                const uint4 word = shifted(words[0], words[shift ? 1 : 0], shift);
-                memcpy(to, &word, 16);
+                read_between(to, from);
             } else {
 #pragma unroll
                 for (int e = 0; e < 8; ++e) to[e] = row < rows && col + e < cols ? from[e] : pad;
@@ -90,11 +95,7 @@ template <class L, class T> PK_DEVICE Tile<T, L> load_between(const T* origin, W
             T* to = &y.v[i * L::col_slots + j];
             const bool there = within(row, w.rows_left);
             if (there && col + 16 <= cols) {
-                const auto address = reinterpret_cast<uint64_t>(from);
-                const auto* words = reinterpret_cast<const uint4*>(address & ~uint64_t(15));
-                const unsigned shift = address & 15;
-                const uint4 word = shifted(words[0], words[shift ? 1 : 0], shift);
-                memcpy(to, &word, 16);
+                read_between(to, from);
             } else {
 #pragma unroll
                 for (int e = 0; e < 8; ++e) to[e] = there && col + e < cols ? from[e] : pad;
